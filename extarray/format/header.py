@@ -172,6 +172,11 @@ class Header:
         """Offset of the directory of optional blocks."""
         return self.header_bytes + DIRECTORY_AT
 
+    def renewed(self, **changes: Any) -> Header:
+        """Return the header of another array, like this one but for the changes."""
+        fresh = {"uuid": new_uuid(), "version": VERSION, "work": b"", "blobs": ""}
+        return replace(self, **(fresh | changes))
+
     def superblock_offset(self, slot: int) -> int:
         """Return the offset of a superblock."""
         if slot < len(LIVE_SLOTS):

@@ -6,6 +6,7 @@ The array reads a *shadow*, sparse memory in which each chunk has the place that
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ from extarray.grid.chunking import elements_of_chunk, place_of
 from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,11 +42,93 @@ if TYPE_CHECKING:
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
 
-__all__ = ["Blobs", "ShadowProvider", "make_shadow"]
+    # Returns the bytes of ranges (start, stop).
+    Read = Callable[[list[tuple[int, int]]], Sequence[bytes]]
+
+__all__ = ["Blobs", "ChunkTable", "ShadowProvider", "make_shadow"]
 
 # Bytes of neighbouring blobs to read at once, gaps included, and the largest such gap.
 _AT_ONCE = 1 << 22
 _GAP = 1 << 16
+# Entries of a piece of the table, and their bytes.
+_PIECE = 1 << 13
+_WORD = 8
+
+
+class ChunkTable:
+    """The table of the blobs of a packed array, read piece by piece as chunks are asked for.
+
+    Parameters
+    ----------
+    block : BlobsBlock
+    chunk_bytes, n_chunks : int
+    read : callable
+        Takes a list of (start, stop), ranges of ``.xtz``, and returns their bytes.
+
+    Raises
+    ------
+    CorruptError
+        The table is small, and does not match its checksum.
+
+    Notes
+    -----
+    It knows nothing of files, so that it also serves objects on servers.  Pieces stay in memory, 8
+    bytes a chunk.
+    """
+
+    def __init__(self, block: BlobsBlock, chunk_bytes: int, n_chunks: int, read: Read) -> None:
+        self.block, self.chunk_bytes, self.n_chunks, self._read = block, chunk_bytes, n_chunks, read
+        self._pieces: dict[int, NDArray[np.uint64]] = {}
+        self._is_right = False
+        if table_bytes(n_chunks) <= limits.table_bytes:
+            self.check()
+
+    def check(self) -> None:
+        """Read the whole table, and compare it with its checksum; raise CorruptError if wrong."""
+        if self._is_right:
+            return
+        numbers = range(-(-self.n_chunks // _PIECE))
+        self._fetch(numbers)
+        crc = 0
+        for number in numbers:
+            crc = crc32c(self._pieces[number].view(np.uint8), crc)
+        if crc != self.block.crc:
+            raise CorruptError("the table of blobs is damaged: its checksum does not match")
+        self._is_right = True
+
+    def places(self, addresses: NDArray[np.int64]) -> BlobPlaces:
+        """Return where the blobs of chunks are; raise ChecksumError if an entry leads to none."""
+        return decode_entries(self._words(addresses), addresses, self.block, self.chunk_bytes)
+
+    def _words(self, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
+        numbers = addresses // _PIECE
+        order = np.argsort(numbers, kind="stable")
+        wanted, firsts = np.unique(numbers[order], return_index=True)
+        self._fetch(wanted.tolist())
+        found = np.empty(len(addresses), "<u8")
+        for number, here in zip(wanted.tolist(), np.split(order, firsts[1:]), strict=True):
+            found[here] = self._pieces[number][addresses[here] - number * _PIECE]
+        return found
+
+    def _fetch(self, numbers: Sequence[int]) -> None:
+        """Read the missing ones of some pieces of the table together."""
+        numbers = [number for number in numbers if number not in self._pieces]
+        ranges: list[tuple[int, int]] = []
+        counts = []
+        for number in numbers:
+            stop = min(self.n_chunks, (number + 1) * _PIECE)
+            places = entry_places(self.block, np.arange(number * _PIECE, stop))
+            edges = np.flatnonzero(np.diff(places) != _WORD) + 1  # between two extents
+            runs = np.split(places, edges)
+            ranges += [(int(run[0]), int(run[-1]) + _WORD) for run in runs]
+            counts.append(len(runs))
+        parts = iter(self._read(ranges) if ranges else [])
+        for number, count in zip(numbers, counts, strict=True):
+            data = b"".join(itertools.islice(parts, count))
+            stop = min(self.n_chunks, (number + 1) * _PIECE)
+            if len(data) != _WORD * (stop - number * _PIECE):
+                raise CorruptError("the table of blobs is truncated")
+            self._pieces[number] = np.frombuffer(data, "<u8")
 
 
 class Blobs:
@@ -66,6 +149,7 @@ class Blobs:
     Attributes
     ----------
     block : BlobsBlock
+    table : ChunkTable
 
     Raises
     ------
@@ -84,6 +168,7 @@ class Blobs:
         verify: bool,
     ) -> None:
         self.file, self.header, self.path, self.verify = file, header, path, verify
+        self._size = header.chunk_bytes
         self._state, self._axial = state, axial
         directory = metadata.read(DIRECTORY_BYTES, header.directory_offset)
         at = decode_directory(directory, header, metadata.length).get(BlockKind.BLOBS)
@@ -92,49 +177,20 @@ class Blobs:
         data = metadata.read(SECTOR, at)
         self.block: BlobsBlock = decode_blobs_block(data, header.uuid, axial.size, file.length)
         check_file_head(file.read(FILE_HEAD_BYTES, 0), self.block, header.uuid)
-        self._table: NDArray[np.uint64] | None = None
-        if table_bytes(axial.size) <= limits.table_bytes:
-            self._load()
+        self.table = ChunkTable(self.block, self._size, axial.size, self._read)
 
-    @property
-    def n_chunks(self) -> int:
-        """Number of chunks of the array."""
-        return self._axial.size
-
-    def _words(self, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return the entries of chunks, in rising order, from the table."""
-        if self._table is not None:
-            return self._table[addresses]
-        found = np.empty(len(addresses), "<u8")
-        offsets = entry_places(self.block, addresses)
-        word = found.itemsize
-        for first, stop in _runs(offsets, np.full(len(offsets), word)):
-            low = int(offsets[first])
-            length = int(offsets[stop - 1]) + word - low
-            data = self.file.read(length, low)
-            if len(data) < length:
-                raise CorruptError("the table of blobs is truncated")
-            some = np.frombuffer(data, "<u8")
-            found[first:stop] = some[(offsets[first:stop] - low) // word]
-        return found
+    def _read(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+        return [self.file.read(stop - start, start) for start, stop in ranges]
 
     def all_chunks(self) -> Iterator[tuple[int, memoryview | None]]:
         """Yield address and bytes of all chunks, like `chunks`, once the whole table is right."""
-        if self._table is None:
-            self._load()
-        return self.chunks(np.arange(self.n_chunks))
-
-    def _load(self) -> None:
-        """Read the whole table, and compare it with its checksum."""
-        self._table = self._words(np.arange(self.n_chunks))
-        if crc32c(self._table.view(np.uint8)) != self.block.crc:
-            raise CorruptError("the table of blobs is damaged: its checksum does not match")
+        self.table.check()
+        return self.chunks(np.arange(self._axial.size))
 
     def places(self, addresses: NDArray[np.int64]) -> BlobPlaces:
-        """Return where the blobs of chunks are, whose addresses rise."""
+        """Return where the blobs of chunks are; see `ChunkTable.places`."""
         try:
-            words = self._words(addresses)
-            return decode_entries(words, addresses, self.block, self.header.chunk_bytes)
+            return self.table.places(addresses)
         except ChecksumError as error:
             raise self._told(error) from None
 
@@ -160,9 +216,9 @@ class Blobs:
 
     def damaged(self) -> Iterator[ChecksumError]:
         """Read all blobs, and yield an error for each chunk that is damaged."""
-        step = max(1, _AT_ONCE // self.header.chunk_bytes)
-        for first in range(0, self.n_chunks, step):
-            some = np.arange(first, min(self.n_chunks, first + step))
+        step = max(1, _AT_ONCE // self._size)
+        for first in range(0, self._axial.size, step):
+            some = np.arange(first, min(self._axial.size, first + step))
             try:
                 for _ in self.chunks(some):
                     pass
@@ -175,7 +231,7 @@ class Blobs:
 
     def _decoded(self, blob: memoryview, address: int) -> memoryview:
         try:
-            return decode_blob(blob, address, self.block, self.header.chunk_bytes, self.verify)
+            return decode_blob(blob, address, self.block, self._size, self.verify)
         except ChecksumError as error:
             raise self._told(error) from None
 

@@ -176,8 +176,15 @@ def test_it_is_read_by_everything_that_reads(scene):
         assert np.array_equal(again[...], elements)
         with a.copy(path.parent / "copy") as copy:
             assert np.array_equal(copy[...], elements)
+        with xa.open(path.parent / "copy", "r+") as copy:
+            copy.extend(0, 1)
+            assert np.array_equal(copy[:6], elements)
         with a.rechunk((2, 5), path.parent / "other") as other:
             assert np.array_equal(other[...], elements)
+        with xa.open(path.parent / "other") as other:
+            assert np.array_equal(other[...], elements)
+        assert not a.refresh()
+        assert xa.check(path / "a", data=True).ok
         with pytest.raises(xa.ReadOnlyError):
             a[0, 0] = 1
         child = os.fork()
