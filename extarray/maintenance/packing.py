@@ -44,7 +44,7 @@ from extarray.format.archive import (
     encode_directory,
     encode_member,
 )
-from extarray.format.blobs import encode_blobs_block
+from extarray.format.blobs import blob_bytes, encode_blobs_block
 from extarray.format.blocks import BlockKind, sums_capacity
 from extarray.format.constants import LIVE_SLOTS
 from extarray.format.fresh import encode_fresh
@@ -647,16 +647,20 @@ def _unpack_blobs(
 ) -> None:
     """Write each chunk to the place that its address gives."""
     size, seal = header.chunk_bytes, encode_seal(header.uuid)
+    step, rest = blob_bytes(size), packed.blobs[name].size
     with _opened(packed, name) as (store, axial):
         end = place_of(axial.size, size)
         _make_room(data, end + len(seal), header)
-        fill = header.fill * (size // len(header.fill)) if any(header.fill) else None
         for address, chunk in store.blobs.all_chunks():
-            content = fill if chunk is None else chunk
-            if content is not None:
-                data.write(content, place_of(address, size))
-            progress.add(size)
+            at = place_of(address, size)
+            if chunk is not None:
+                data.write(chunk, at)
+                progress.add(step)
+                rest -= step
+            elif any(header.fill):
+                data.fill(header.fill, at, at + size)
         data.write(seal, end)
+    progress.add(rest)
 
 
 def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:

@@ -287,17 +287,16 @@ class ShadowProvider:
 
     def __init__(self, blobs: Blobs, shadow: File) -> None:
         self._blobs, self._shadow = blobs, shadow
-        self._size = blobs.header.chunk_bytes
-        fill = blobs.header.fill
-        # Holes hold zeros, and so do chunks of a fill value of zero.
-        self._fill = fill * (self._size // len(fill)) if any(fill) else None
+        self._size, self._fill = blobs.header.chunk_bytes, blobs.header.fill
 
     def provide(self, addresses: NDArray[np.int64]) -> None:
         """Write chunks to their places in the shadow."""
         for address, chunk in self._blobs.chunks(addresses):
-            data = self._fill if chunk is None else chunk
-            if data is not None:
-                self._shadow.write(data, place_of(address, self._size))
+            at = place_of(address, self._size)
+            if chunk is not None:
+                self._shadow.write(chunk, at)
+            elif any(self._fill):  # holes hold zeros
+                self._shadow.fill(self._fill, at, at + self._size)
 
     def ahead(self, addresses: NDArray[np.int64]) -> None:
         """Do nothing: the system reads ahead in a local file."""

@@ -7,6 +7,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import threading
 import zipfile
 
 import numpy as np
@@ -208,6 +209,31 @@ def test_memory_is_bounded(tmp_path):
         assert len(a._store.now.supply.present) <= 8
 
 
+def test_threads_share_the_chunks_that_are_there(tmp_path):
+    x = np.arange(1, 48 * 48 + 1, dtype="<i4").reshape(48, 48)
+    x[8:24] = 5
+    with xa.create(tmp_path / "a", (48, 48), "<i4", chunks=(8, 8), fill_value=5) as a:
+        a[...] = x
+        xa.pack(a, tmp_path / "a.xap", order="hilbert")
+    wrong = []
+
+    def read(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(60):
+            i, j = rng.integers(0, 40, 2)
+            box = slice(i, i + 9), slice(j, j + 7)
+            if not np.array_equal(a[box], x[box]):
+                wrong.append(box)
+
+    with xa.config.set(max_memory=6 * 256), xa.open(tmp_path / "a.xap") as a:
+        threads = [threading.Thread(target=read, args=[n]) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
 def test_a_sparse_array_takes_the_space_of_its_chunks(tmp_path):
     with xa.create(
         tmp_path / "a", (1 << 20, 1 << 10), "u1", chunks=(1 << 10, 64), sparse=True
@@ -303,6 +329,21 @@ def test_files_that_a_zip_program_extracted_say_what_they_are(scene, tmp_path):
         with pytest.raises(xa.VersionError, match="comes from a packed file"):
             xa.open(tmp_path / "x" / "a", mode)
     assert not xa.check(tmp_path / "x" / "a").ok
+
+
+def test_work_tells_how_far_it_has_come(scene, tmp_path):
+    path, _ = scene
+    done = []
+    with xa.open(tmp_path / "a") as a:
+        xa.pack(a, tmp_path / "b.xap", order="x", progress=lambda *now: done.append(now))
+    assert done[-1] == (6 * 48, 6 * 48)
+    for work in (
+        lambda f: xa.unpack(path, tmp_path / "b", progress=f),
+        lambda f: xa.check(path, data=True, progress=f),
+    ):
+        done.clear()
+        work(lambda *now: done.append(now))
+        assert done[-1][0] == done[-1][1] > 0
 
 
 def test_an_interruption_leaves_nothing(tmp_path):
