@@ -52,7 +52,6 @@ __all__ = [
     "link",
     "lock_range",
     "lock_whole",
-    "memory_file",
     "most_open_files",
     "name_nameless",
     "name_of_descriptor",
@@ -60,6 +59,7 @@ __all__ = [
     "next_hole",
     "obstacle",
     "open_folder",
+    "open_memory",
     "open_nameless",
     "open_place",
     "physical_bytes",
@@ -375,8 +375,8 @@ def name_of_descriptor(fd: int) -> str:
     return f"/dev/fd/{fd}"
 
 
-def memory_file() -> int:
-    """Make a file without a name, in memory or else temporary; return its descriptor."""
+def open_memory() -> int:
+    """Return the descriptor of an empty file in memory, or else of a temporary one without name."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("extarray")
     with tempfile.TemporaryFile() as file:
@@ -388,14 +388,15 @@ def redirect_descriptors(about: os.stat_result) -> Iterator[int]:
 
     Yields the other file's descriptor once, to be filled; goes on when it is asked again.
     """
-    with contextlib.ExitStack() as stack:
-        fd = memory_file()
-        stack.callback(os.close, fd)
+    fd = open_memory()
+    try:
         yield fd
         for name in os.listdir("/dev/fd"):
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.fstat(int(name)), about):
                     os.dup2(fd, int(name), inheritable=False)
+    finally:
+        os.close(fd)
 
 
 # -- processes and the machine -------------------------------------------------------------------

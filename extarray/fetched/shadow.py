@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from extarray.common.on_error import OnError
-from extarray.common.system import memory_file
+from extarray.common.system import open_memory
 from extarray.storage.filesystem import File
 
 __all__ = ["Shadow", "shadow_of"]
@@ -43,7 +43,7 @@ class Shadow(File):
 
 def shadow_of(name: str, content: bytes = b"") -> Shadow:
     """Make a shadow file with a content."""
-    fd = memory_file()
+    fd = open_memory()
     with OnError(os.close, fd):
         file = Shadow(fd, name)
     file.length = len(content)

@@ -7,14 +7,13 @@ The array reads a *shadow*, sparse memory in which each chunk has the place that
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from extarray.common.errors import ChecksumError, CorruptError
 from extarray.common.limits import limits
+from extarray.common.system import open_memory
 from extarray.format._crc import crc32c
 from extarray.format.blobs import (
     FILE_HEAD_BYTES,
@@ -263,12 +262,7 @@ def _runs(offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[tupl
 
 def make_shadow(length: int, uuid: bytes) -> File:
     """Return memory, as a file, for bytes of chunks and a seal: a hole but for the seal."""
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("extarray")
-    else:
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    shadow = File(fd, "chunks from blobs")
+    shadow = File(open_memory(), "chunks from blobs")
     seal = encode_seal(uuid)
     shadow.truncate(length + len(seal))
     shadow.write(seal, length)
