@@ -32,7 +32,6 @@ from extarray.common.errors import (
     ReadOnlyError,
     RecoveryWarning,
     TruncatedError,
-    VersionError,
 )
 from extarray.common.forks import in_children
 from extarray.common.on_error import OnError
@@ -71,7 +70,7 @@ from extarray.storage.names import (
     what_is_there,
 )
 from extarray.storage.new_axis import add_axis, renew_uuid
-from extarray.storage.pair import Pair
+from extarray.storage.pair import Pair, blobs_alone
 from extarray.storage.reading import PairReader
 from extarray.storage.space import Allocator
 from extarray.storage.states import ATTEMPTS, Unvouched, WholeState
@@ -513,10 +512,7 @@ class FileStore(PairReader):
         """Open an array whose chunks are in blobs, in a state of its metadata."""
         pair = self.now
         if not pair.packed_as:
-            raise VersionError(
-                f"'{pair.metadata.name}' comes from a packed file whose chunks are in another "
-                "order, and is read in that file alone; extarray.unpack makes files that can grow"
-            )
+            raise blobs_alone(pair.metadata.name)
         if pair.blobs.closed:
             raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
         if not found.state.sealed:
@@ -533,18 +529,19 @@ class FileStore(PairReader):
             )  # fmt: skip
         except CorruptError as error:
             raise type(error)(f"'{pair.path}': {error}") from None
-        pair.engine = "mmap" if engine == "auto" else engine
-        self._cast_shadow()
+        self._cast_shadow(engine)
         in_children(self, type(self)._cast_shadow)
         return found.axial
 
-    def _cast_shadow(self) -> None:
+    def _cast_shadow(self, engine: str | None = None) -> None:
         """Give this process its own memory for the chunks of blobs, and their provider."""
         pair = self.now
         if pair.blobs.closed:
             return
         pair.data.close(alone=True)
         pair.data = make_shadow(pair.state.data_bytes, pair.header.uuid)
+        if engine is not None:  # not in a forked child
+            pair.engine = choose_engine(engine, pair.data, False)
         provider = ShadowProvider(self.blobs, pair.data)
         pair.supply = Supply(provider, pair.header.chunk_bytes, config.max_memory)
         pair.map(pair.state.data_bytes)
@@ -585,7 +582,7 @@ class FileStore(PairReader):
             pair.path = packed.path / inner
             pair.names = packed.name, packed.name
             pair.packed_as = f"{packed.name}/{inner}"
-            if pair.verify == "read" and pair.blobs.closed and not pair.has_sums():
+            if pair.verify == "read" and not pair.has_sums():
                 packed.compare_data(inner, pair.data)
         return True
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extarray._core._mapping import Counter, Region
-from extarray.common.errors import FormatError, MissingError, TruncatedError
+from extarray.common.errors import FormatError, MissingError, TruncatedError, VersionError
 from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT, boot_id
 from extarray.format.blocks import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from extarray.format.superblock import Superblock
 
-__all__ = ["PASSED_ON", "Pair", "header_at"]
+__all__ = ["PASSED_ON", "Pair", "blobs_alone", "header_at"]
 
 # Flag in the number of cuts of a replaced ``.xmd``: its successor continues the count.
 PASSED_ON = 1 << 63
@@ -68,6 +68,14 @@ def header_at(file: File, offset: int) -> tuple[Header, bytes]:
         if wanted > BLOCK:
             data = file.read(wanted, offset)
     return decode_header(data), data
+
+
+def blobs_alone(name: str) -> VersionError:
+    """Return the error for an ``.xmd`` outside of the packed file with the blobs of its array."""
+    return VersionError(
+        f"'{name}' comes from a packed file whose chunks are in another order, and is read in that "
+        "file alone; extarray.unpack makes files that can grow"
+    )
 
 
 class Pair(Present):

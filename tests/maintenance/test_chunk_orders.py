@@ -328,7 +328,11 @@ def test_files_that_a_zip_program_extracted_say_what_they_are(scene, tmp_path):
     for mode in ("r", "r+"):
         with pytest.raises(xa.VersionError, match="comes from a packed file"):
             xa.open(tmp_path / "x" / "a", mode)
-    assert not xa.check(tmp_path / "x" / "a").ok
+    before = {file.name: file.read_bytes() for file in (tmp_path / "x").iterdir()}
+    for repair in ({}, {"repair": True}, {"repair": True, "force": True}):
+        report = xa.check(tmp_path / "x" / "a", data=True, **repair)
+        assert "comes from a packed file" in report.problems[0].what
+    assert {file.name: file.read_bytes() for file in (tmp_path / "x").iterdir()} == before
 
 
 def test_work_tells_how_far_it_has_come(scene, tmp_path):
