@@ -333,10 +333,13 @@ def test_hostile_bytes_give_errors_of_the_family(data, tmp_path_factory):
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without names are Linux's")
-def test_a_kill_leaves_nothing(tmp_path):
-    xa.create(tmp_path / "a", (40, 1 << 20), "u1", chunks=(1, 1 << 20)).close()
+@pytest.mark.parametrize("order", ["address", "hilbert"])
+def test_a_kill_leaves_nothing(order, tmp_path):
+    with xa.create(tmp_path / "a", (4, 5 << 20), "u1", chunks=(1, 1 << 20)) as a:
+        a[...] = 1
     code = (
-        "import sys, extarray as xa; print(flush=True); xa.pack(xa.open(sys.argv[1]), sys.argv[2])"
+        "import sys, extarray as xa; print(flush=True); "
+        f"xa.pack(xa.open(sys.argv[1]), sys.argv[2], order={order!r})"
     )
     code = code.replace("print", "a = xa.open(sys.argv[1], engine='pread'); a[...]; print")
     seen = set()
@@ -354,6 +357,7 @@ def test_a_kill_leaves_nothing(tmp_path):
         assert names in (set(), {target.name})
         if names:
             assert zipfile.ZipFile(target).testzip() is None
+            assert xa.check(target, data=True).ok
         seen |= names
 
 
