@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import NamedTuple
 
 from extarray.common.config import config
 from extarray.common.errors import CorruptError, FormatError, ResultError
@@ -12,13 +13,37 @@ from extarray.format.constants import SEAL_BYTES
 from extarray.remote.objects import RemoteObject
 from extarray.storage.names import PackedNames
 
-__all__ = ["TAIL_BYTES", "RemotePack"]
+__all__ = ["TAIL_BYTES", "InPack", "RemotePack"]
 
 #: Bytes at the end of an object that opening asks for: mostly all metadata.
 TAIL_BYTES = 1 << 16
 
 # Headers before the metadata of an array that are asked for with them.
 _HEAD_BYTES = 1 << 12
+
+
+class InPack(NamedTuple):
+    """An array in a packed file.
+
+    Attributes
+    ----------
+    name : str
+        Its path in the file.
+    metadata : bytes
+    last : bytes
+        The last bytes of its chunks' file, which are the seal of ``.xta``.
+    start, size : int
+        Where that file lies, and its bytes.
+    has_blobs : bool
+        It is ``.xtz``.
+    """
+
+    name: str
+    metadata: bytes
+    last: bytes
+    start: int
+    size: int
+    has_blobs: bool
 
 
 class RemotePack(PackedNames):
@@ -57,22 +82,23 @@ class RemotePack(PackedNames):
                 return bytes(part[offset - start : offset - start + length])
         return bytes(self.object.read(offset, length))
 
-    def open_pair(self, inner: str, verify: str) -> tuple[str, bytes, bytes, int, int]:
-        """Return an array's path in the file, its metadata, its seal, and where its chunks lie.
+    def open_pair(self, inner: str, verify: str) -> InPack:
+        """Open an array by its path in the file; "" means the only one.
 
-        The last two are the offset and the number of bytes of ``.xta``.  The metadata are compared
-        with their checksum, unless `verify` is "never".
+        The metadata are compared with their checksum, unless `verify` is "never".
         """
         name, (metadata, data) = self.chosen(self.path, inner)
+        blobs = self.blobs.get(name)
         if metadata.size > config.max_result:
             raise ResultError(
                 f"the metadata of '{self.path}/{name}' have {metadata.size} bytes, more than "
                 "config.max_result"
             )
         try:
-            if data.start % ALIGNMENT:  # written by another program, with other headers
-                data = checked_member(self.read, data)
-            end = data.start + data.size
+            chunks = data if blobs is None else blobs
+            if chunks.start % ALIGNMENT:  # written by another program, with other headers
+                chunks = checked_member(self.read, chunks)
+            end = chunks.start + chunks.size
             # One request for both, as they mostly are neighbours.
             first = max(0, end - SEAL_BYTES)
             if not first <= metadata.offset <= end + _HEAD_BYTES:
@@ -81,11 +107,11 @@ class RemotePack(PackedNames):
             self._keep(first, stop - first)
             metadata = checked_member(self.read, metadata)
             content = self.read(metadata.size, metadata.start)
-            seal = self.read(min(SEAL_BYTES, data.size), max(data.start, end - SEAL_BYTES))
+            last = self.read(min(SEAL_BYTES, chunks.size), max(chunks.start, end - SEAL_BYTES))
         except FormatError as error:
             raise type(error)(f"'{self.path}': {error}") from None
         self._check(metadata, content, verify)
-        return name, content, seal, data.start, data.size
+        return InPack(name, content, last, chunks.start, chunks.size, blobs is not None)
 
     def _keep(self, offset: int, length: int) -> None:
         """Read bytes that are then at hand, until the next ones are kept."""

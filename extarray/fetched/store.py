@@ -20,20 +20,24 @@ from extarray.common.arguments import check_choice
 from extarray.common.choices import VERIFICATIONS
 from extarray.common.config import config
 from extarray.common.errors import (
+    CorruptError,
     FormatError,
     MissingError,
+    PartnerError,
     RecoveryWarning,
     ReplacedError,
 )
 from extarray.common.forks import in_children
 from extarray.common.on_error import OnError
+from extarray.fetched.blobs import InBlobs
 from extarray.fetched.cache import DiskCache
 from extarray.fetched.chunks import Chunks
 from extarray.fetched.origins import Changing, Fixed
-from extarray.fetched.packs import RemotePack
+from extarray.fetched.packs import InPack, RemotePack
 from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, read_seal
 from extarray.fetched.shadow import shadow_of
 from extarray.format.constants import HOLDER_BYTES, LIMIT, SEAL_BYTES, SPARED_SLOTS
+from extarray.format.header import encode_seal
 from extarray.remote.objects import Counts
 from extarray.storage.filesystem import choose_engine, family
 from extarray.storage.following import Update
@@ -87,6 +91,7 @@ class RemoteStore(PairReader):
         self._is_replaced = False
         self._lock = threading.RLock()
         self.counts = Counts()
+        self._file_bytes = 0
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -109,15 +114,34 @@ class RemoteStore(PairReader):
     def _open_packed(self, pack: RemotePack, inner: str) -> WholeState:
         pair = self.now
         self.counts = pack.object.counts
-        name, content, seal, start, size = pack.open_pair(inner, pair.verify)
-        pair.path = pack.path / name
+        part = pack.open_pair(inner, pair.verify)
+        pair.path = pack.path / part.name
         pair.names = str(pack.path), str(pack.path)
-        pair.packed_as = f"{pack.path}/{name}"
-        found = self._read_state(content, size, seal)
+        pair.packed_as = f"{pack.path}/{part.name}"
+        self._file_bytes = part.size
+        if part.has_blobs:
+            return self._open_blobs(pack, part)
+        found = self._read_state(part.metadata, part.size, part.last)
+        if pair.header.has_blobs:
+            raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
         problem = self.states.check_data(found.state)
         if problem is not None:
             raise problem
-        self.origin = Fixed(pack.object, start, pair.header.chunk_bytes)
+        self.origin = Fixed(pack.object, part.start, pair.header.chunk_bytes)
+        return found
+
+    def _open_blobs(self, pack: RemotePack, part: InPack) -> WholeState:
+        """Open an array whose chunks are in blobs; their own checksums stand for the seal."""
+        pair = self.now
+        found = self._read_state(part.metadata, 0, b"")
+        if not pair.header.has_blobs or not found.state.sealed:
+            raise CorruptError(f"'{pair.path}': the state of a packed array is not sealed")
+        seal = encode_seal(pair.header.uuid)
+        self._take_end(found.state.data_bytes + len(seal), seal)
+        try:
+            self.origin = InBlobs(pack.object, part.start, part.size, pair, found)
+        except CorruptError as error:
+            raise type(error)(f"'{pair.path}': {error}") from None
         return found
 
     def _open_files(self) -> WholeState:
@@ -192,7 +216,8 @@ class RemoteStore(PairReader):
         pair.state, pair.attrs, pair.extents = found.state, found.attrs, found.extents
         pair.unclean = found.state.unclean
         pair.engine = choose_engine(engine, pair.data, False)
-        if pair.header.checksum and pair.verify != "never":
+        # Blobs have checksums of their own.
+        if pair.header.checksum and pair.verify != "never" and not pair.header.has_blobs:
             pair.trust = Trust(LIMIT - 1)
             pair.verify = "read"
         pair.watch_cuts()
@@ -421,9 +446,14 @@ class RemoteStore(PairReader):
         return self.now.state.sequence, self.origin.object.tag
 
     @property
+    def file_bytes(self) -> int:
+        """Bytes of the file of the chunks."""
+        return self._file_bytes if self.is_packed else self.now.data.length
+
+    @property
     def disk_bytes(self) -> int:
-        """Bytes that ``.xta`` has; nobody tells about its holes."""
-        return self.now.data.length
+        """Bytes of the file of the chunks; nobody tells about its holes."""
+        return self.file_bytes
 
     @property
     def traffic(self) -> dict[str, int]:

@@ -339,3 +339,44 @@ def test_processes_read(web):
             found = list(pool.map(np.median, [a] * 3, [None, 0, 1]))
     for part, axis in zip(found, [None, 0, 1], strict=True):
         np.testing.assert_allclose(part, np.median(X, axis=axis))
+
+
+# -- other orders of chunks ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["hilbert", "morton", 2])
+def test_chunks_in_another_order(tmp_path, order, engine):
+    x = np.random.default_rng(7).normal(size=(32, 64, 64)).astype("f4")
+    x[:, 32:48] = 0
+    with xa.create(tmp_path / "a", (8, 16, 16), "f4", chunks=(4, 8, 8)) as a:
+        for axis, n in ((0, 32), (1, 64), (2, 64), (0, 32)):
+            a.extend(axis, n - a.shape[axis])
+        a[...] = x
+        xa.pack(a, tmp_path / "a.xap", order=order)
+    with served(tmp_path) as web:
+        with xa.open(web.url("a.xap"), engine=engine) as a:
+            assert len(web.requests) == 1
+            np.testing.assert_array_equal(a[...], x)
+            np.testing.assert_array_equal(a[5, ::3], x[5, ::3])
+            np.testing.assert_allclose(a.sum(dtype="f8"), x.sum(dtype="f8"))
+            assert a.info()["file_bytes"] < 2 * x.nbytes
+        with xa.open(web.url("a.xap"), cache=tmp_path / "cache") as a:
+            np.testing.assert_array_equal(a[3:9, 20:40], x[3:9, 20:40])
+        web.forget()
+        with xa.open(web.url("a.xap"), cache=tmp_path / "cache") as a:
+            np.testing.assert_array_equal(a[4:9, 20:40], x[4:9, 20:40])
+            assert len(web.requests) == 1
+        assert xa.check(web.url("a.xap"), data=True).ok
+
+
+def test_damaged_blobs_are_found(tmp_path):
+    x = np.random.default_rng(7).normal(size=(32, 64, 64))
+    with xa.from_array(x, tmp_path / "a", (4, 8, 8)) as a:
+        xa.pack(a, tmp_path / "a.xap", order="hilbert")
+    content = bytearray((tmp_path / "a.xap").read_bytes())
+    content[content.index(x[8, 16, 16:24].tobytes())] ^= 1
+    (tmp_path / "a.xap").write_bytes(content)
+    with served(tmp_path) as web, xa.open(web.url("a.xap")) as a:
+        with pytest.raises(ChecksumError, match=r"\[8:12, 16:24, 16:24\]"):
+            a[8:12]
+        np.testing.assert_array_equal(a[:4], x[:4])
