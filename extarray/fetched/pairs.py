@@ -45,6 +45,8 @@ __all__ = ["Found", "RemotePair", "RemoteStates", "read_pair", "read_seal"]
 # Reads of torn metadata before they count as damaged, and the seconds between two.
 _ATTEMPTS = 20
 _PAUSE = 0.01
+# Reads of the same content before it counts as damaged.
+_EQUAL = 3
 
 
 class RemotePair(Pair):
@@ -178,7 +180,7 @@ def _read_whole(path: Any, counts: Counts) -> bytes:
     )
 
 
-def read_pair(path: RemotePath, counts: Counts, known: bytes = b"") -> Found | None:
+def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> Found | None:
     """Fetch the metadata of a pair, in a whole state; None if they equal the `known` ones.
 
     Raises
@@ -189,13 +191,17 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes = b"") -> Found | N
         It is damaged.
     """
     problem: Exception = CorruptError("no superblock is intact")
-    older = None
+    older, last, n_equal = None, None, 0
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE * attempt)
         content = _read_whole(path, counts)
         if content == known:
             return None
+        n_equal = n_equal + 1 if content == last else 0
+        if n_equal == _EQUAL:
+            break  # damaged, rather than torn
+        last = content
         pair = RemotePair(path)
         pair.metadata = shadow_of(pair.names[0], content)
         try:
