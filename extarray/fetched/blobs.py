@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
 from extarray.common.errors import ChecksumError, CorruptError, ResultError
+from extarray.fetched.chunks import Version
 from extarray.fetched.origins import Fixed
 from extarray.format.blobs import decode_blob, decode_blobs_block
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
@@ -76,7 +77,7 @@ class InBlobs(Fixed):
             )
         return places.offsets.tolist(), places.sizes.tolist()
 
-    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], object]:
+    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
         """Return chunks, and their version."""
         return self.start(addresses).result(), self.version
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from mmap import PAGESIZE
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from extarray.fetched.cache import DiskCache
     from extarray.fetched.shadow import Shadow
 
-__all__ = ["Chunks", "Origin"]
+__all__ = ["Chunks", "Origin", "Version"]
 
 # Calls of `provide` after which chunks that were foretold, but never asked for, are given up.
 _PATIENCE = 32
@@ -38,14 +38,32 @@ class Handle(Protocol):
         """Give them up."""
 
 
+class Version(NamedTuple):
+    """A version of the objects that chunks come from.
+
+    Attributes
+    ----------
+    number : int
+    is_sure : bool
+        Later changes make another version.  Before, a tag that counts seconds may hide them.
+    """
+
+    number: int
+    is_sure: bool
+
+    def vouches_for(self, brought: Version | None) -> bool:
+        """Tell whether chunks of a version that was brought are as they are now."""
+        return brought is not None and brought.number == self.number and brought.is_sure
+
+
 class Origin(Protocol):
     """The place from which chunks come."""
 
     @property
-    def version(self) -> object:
-        """The version whose chunks come next; it differs whenever chunks may differ."""
+    def version(self) -> Version | None:
+        """The version whose chunks come next; None: whatever there is."""
 
-    def fetch(self, addresses: NDArray[np.int64]) -> tuple[Sequence[Any], object]:
+    def fetch(self, addresses: NDArray[np.int64]) -> tuple[Sequence[Any], Version | None]:
         """Return chunks, and the version that they belong to."""
 
     def start(self, addresses: NDArray[np.int64]) -> Handle:
@@ -55,7 +73,9 @@ class Origin(Protocol):
 class _Coming:
     """Chunks on their way, and the number of calls of `provide` before they began to come."""
 
-    def __init__(self, addresses: list[int], handle: Handle, version: object, begun: int) -> None:
+    def __init__(
+        self, addresses: list[int], handle: Handle, version: Version | None, begun: int
+    ) -> None:
         self.addresses, self.version, self.begun = addresses, version, begun
         self._handle = handle
         self._lock = threading.Lock()
@@ -68,6 +88,10 @@ class _Coming:
     def cancel(self) -> None:
         """Give the chunks up."""
         self._handle.cancel()
+
+
+def _number(version: Version | None) -> int:
+    return -1 if version is None else version.number
 
 
 class Chunks:
@@ -91,9 +115,9 @@ class Chunks:
 
     def __init__(self, data: Shadow, chunk_bytes: int, origin: Origin, bound: int) -> None:
         self._data, self._size, self._origin, self._bound = data, chunk_bytes, origin, bound
-        self.brought: dict[int, object] = {}
+        self.brought: dict[int, Version | None] = {}
         self.cache: DiskCache | None = None
-        self.cached: object = None
+        self.cached: int | None = None
         self._coming: dict[int, _Coming] = {}  # by address
         self._n_calls = 0
         self._lock = threading.Lock()
@@ -122,11 +146,12 @@ class Chunks:
             mine = [(q, b) for q, b in zip(batch.addresses, found, strict=True) if q in wanted]
             self._write([q for q, _ in mine], [b for _, b in mine], batch.version)
             left = [q for q in left if q not in {q for q, _ in mine}]
-        if left and self.cache is not None and self.cached is self._origin.version:
+        if left and self.cache is not None and _number(self._origin.version) == self.cached:
             # Present ones are to be renewed.
             absent = [q for q in left if q not in self.brought]
+            version = self._origin.version
             kept = self.cache.get(np.array(absent, np.int64))
-            self._write(list(kept), list(kept.values()), self.cached, keeps=False)
+            self._write(list(kept), list(kept.values()), version, keeps=False)
             left = [q for q in left if q not in kept]
         if left:
             chunks, version = self._origin.fetch(np.array(left, np.int64))
@@ -163,10 +188,14 @@ class Chunks:
     # -- the shadow file -----------------------------------------------------------------------
 
     def _write(
-        self, addresses: list[int], chunks: Sequence[Any], version: object, keeps: bool = True
+        self,
+        addresses: list[int],
+        chunks: Sequence[Any],
+        version: Version | None,
+        keeps: bool = True,
     ) -> None:
         """Write chunks to the shadow file, and keep them on the disk."""
-        if keeps and self.cache is not None and version is not None and version is self.cached:
+        if keeps and self.cache is not None and self.cached == _number(version):
             self.cache.put(addresses, chunks)
         for address, chunk in zip(addresses, chunks, strict=True):
             if self._shares_pages:

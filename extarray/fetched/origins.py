@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
 from extarray.common.errors import ReplacedError, ResultError
+from extarray.fetched.chunks import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,11 +39,13 @@ class Fixed:
     chunk_bytes : int
     """
 
-    version: object
-
     def __init__(self, found: RemoteObject, base: int, chunk_bytes: int) -> None:
-        self.version = object()
         self.object, self._base, self._size = found, base, chunk_bytes
+
+    @property
+    def version(self) -> Version | None:
+        """The only version."""
+        return Version(0, True)
 
     def _ranges(self, addresses: NDArray[Any]) -> tuple[list[int], list[int]]:
         if len(addresses) * self._size > config.max_result:
@@ -52,7 +55,7 @@ class Fixed:
             )
         return (self._base + addresses * self._size).tolist(), [self._size] * len(addresses)
 
-    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], object]:
+    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
         """Return chunks, and their version."""
         return self.object.read_ranges(*self._ranges(addresses)), self.version
 
@@ -72,11 +75,6 @@ class Changing(Fixed):
         Called after chunks were fetched from a later version; raises if the array was replaced.
     is_cut : bool
         Chunks may become holes, which do not hold the fill value.
-
-    Attributes
-    ----------
-    version : int or None
-        None: chunks come from whatever version there is.
     """
 
     def __init__(
@@ -84,24 +82,38 @@ class Changing(Fixed):
     ) -> None:
         super().__init__(found, 0, chunk_bytes)
         self._confirm, self._is_cut = confirm, is_cut
+        self._number, self._is_any = 0, False
         self.take(found)
+
+    @property
+    def version(self) -> Version | None:
+        """The version whose chunks come next; None: whatever there is."""
+        if self._is_any:
+            return None
+        return Version(self._number, time.monotonic() > self._sure_from)
+
+    def is_same(self, found: RemoteObject) -> bool:
+        """Tell whether an object is the version of which chunks come, by its tag."""
+        now = self.object
+        return not self._is_any and (found.tag, found.size) == (now.tag, now.size)
 
     def take(self, found: RemoteObject) -> None:
         """Take chunks from a later version from now on."""
         self.object = found
+        self._number += 1
+        self._is_any = found.tag is None
         # Servers may tell times of changes by the second, so equal tags do not prove equality.
-        self.version = None if found.tag is None else object()
-        self._sure_from = time.monotonic() + _SECONDS_OF_TAGS if self._is_cut else 0.0
+        self._sure_from = time.monotonic() + _SECONDS_OF_TAGS
+        self._looks = self._is_cut
 
     def _look_for_cuts(self) -> None:
         """Confirm the metadata, as long as a tag may hide that chunks became holes."""
-        if self._sure_from:
+        if self._looks:
             is_last = time.monotonic() > self._sure_from
             self._confirm()
-            if is_last:
-                self._sure_from = 0.0
+            self._looks = not is_last
 
-    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], object]:
+    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
         """Return chunks, and their version."""
         version, now = self.version, self.object
         if version is not None:
@@ -110,8 +122,7 @@ class Changing(Fixed):
                 self._look_for_cuts()
                 return found, version
             except ReplacedError:
-                if self.object is now:
-                    self.version = None
+                self._is_any |= self.object is now
         chunks = self.object.any_version().read_ranges(*self._ranges(addresses))
         self._confirm()
         return chunks, None

@@ -20,13 +20,16 @@ class Shadow(File):
     length : int
         Bytes of the original.  The file itself is at least as long, and never shrinks: somebody
         may still look at chunks that the original has lost.
+    last : bytes
+        The last bytes of the original, which are not written over such chunks.
     """
 
-    __slots__ = ("_length", "_room")
+    __slots__ = ("_length", "_room", "last")
 
     def __init__(self, fd: int, name: str, *_: Any) -> None:
         super().__init__(fd, name)
         self._length = self._room = 0
+        self.last = b""
 
     @property
     def length(self) -> int:
@@ -39,6 +42,12 @@ class Shadow(File):
             self.truncate(length)
             self._room = length
         self._length = length
+
+    def read(self, length: int, offset: int) -> bytes:
+        """Read up to `length` bytes."""
+        if self.last and length == len(self.last) and offset == self._length - length:
+            return self.last
+        return super().read(length, offset)
 
 
 def shadow_of(name: str, content: bytes = b"") -> Shadow:

@@ -191,8 +191,7 @@ class RemoteStore(PairReader):
     def _take_end(self, size: int, seal: bytes) -> None:
         """Give the shadow of the data the length of the original, and its last bytes."""
         data: Any = self.now.data
-        data.length = size
-        data.write(seal, size - len(seal))
+        data.length, data.last = size, seal
 
     def _begin(self, found: WholeState, engine: str) -> None:
         """Adopt a state, and begin without chunks."""
@@ -247,7 +246,7 @@ class RemoteStore(PairReader):
         if folder is not None and found.tag is not None and not has_writer:
             version = (pair.absolute, found.tag, found.size, pair.header.uuid.hex(), self.sequence)
             provider.cache = DiskCache(folder, version, pair.header.chunk_bytes)
-            provider.cached = self.origin.version
+            provider.cached = None if self.origin.version is None else self.origin.version.number
 
     def _forked(self) -> None:
         """Give a forked child files, chunks and connections of its own."""
@@ -315,23 +314,34 @@ class RemoteStore(PairReader):
                 str(self.now.path),
             )
 
-    def _take_data(self) -> None:
-        """Take up the present version of the data, and renew chunks that may have changed."""
-        pair, origin = self.now, self.origin
+    def _take_data(self, is_newer: bool) -> None:
+        """Take up the present version of the data, and renew chunks that may have changed.
+
+        `is_newer`: there is a commit that this process has not adopted.
+        """
+        pair, origin, supply = self.now, self.origin, self.now.supply
         assert isinstance(origin, Changing)
+        assert supply is not None
         data, seal = read_seal(pair, self.counts)
         self._take_end(data.size, seal)
-        origin.take(data)
-        self.provider.forget_coming()
-
-    def _renew(self) -> None:
-        """Renew the chunks that are present, as far as they may have changed."""
-        pair, supply = self.now, self.now.supply
-        assert supply is not None
-        present, size = supply.present, pair.header.chunk_bytes
+        if is_newer or not origin.is_same(data):
+            origin.take(data)
+            self.provider.forget_coming()
+        present = supply.present
         # Chunks that were cut off are kept as they were for those who still see them.
-        known = present[present < self.origin.object.size // size]
-        supply.renew(known)
+        known = present[present < data.size // pair.header.chunk_bytes]
+        version = origin.version
+        brought = self.provider.brought
+        supply.renew(
+            np.array(
+                [
+                    address
+                    for address in known.tolist()
+                    if version is None or not version.vouches_for(brought.get(address))
+                ],
+                np.int64,
+            )
+        )
 
     def refresh(self, axial: Axial) -> Axial | None:
         """Adopt later commits; elements that were overwritten since are fetched again, too."""
@@ -344,8 +354,9 @@ class RemoteStore(PairReader):
                 self._is_replaced = True
                 return None
             self._is_replaced = False
-            self._take_data()
-            self._renew()
+            newest = self._successor or self._found
+            assert newest is not None
+            self._take_data(newest.sequence > self.sequence)
             if self._successor is not None:
                 return self._adopt_successor()
         adopted = self.following.refresh(axial)
@@ -401,8 +412,7 @@ class RemoteStore(PairReader):
     def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
         """Read the new parts of a state, after taking up the data that belong to it."""
         with family("cannot refresh '{}'", self.now.path):
-            self._take_data()
-            self._renew()
+            self._take_data(True)
         return super().read_update(state, axial, cuts)
 
     def was_superseded(self) -> bool:

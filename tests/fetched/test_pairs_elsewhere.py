@@ -108,6 +108,20 @@ def test_elements_that_are_overwritten_show_after_refresh(web, tmp_path):
         np.testing.assert_array_equal(a[3:5], np.full((2, 30, 20), 7))
 
 
+def test_nothing_is_fetched_again_without_news(web, tmp_path, monkeypatch):
+    monkeypatch.setattr("extarray.fetched.origins._SECONDS_OF_TAGS", 0)
+    with xa.from_array(X, tmp_path / "a", CHUNKS) as writer, xa.open(web.url("a")) as a:
+        np.testing.assert_array_equal(a[...], X)
+        web.forget()
+        for _ in range(3):
+            assert not a.refresh()
+            np.testing.assert_array_equal(a[...], X)
+        assert len(web.requests) == 6  # the ends of two files each time
+        writer.append(X[:1])
+        assert a.refresh()
+        np.testing.assert_array_equal(a[40], X[0])
+
+
 def test_cut_elements_hold_the_fill_value_or_what_they_held(web, tmp_path, engine):
     with xa.create(tmp_path / "a", (40, 30, 20), chunks=CHUNKS, fill_value=-1) as writer:
         writer[...] = X
