@@ -17,7 +17,7 @@ Its modules, from the top down; each uses some of those below it:
 ``objects``
     Objects as they were when they were opened, and reading of many ranges at once.
 ``locations``
-    Where an object is: a URL, or a path in a store or a file system; its relatives; pickles.
+    The place of an object: a URL, or a path in a store or a file system; its relatives; pickles.
 ``obstores``
     Requests through obstore.
 ``filesystems``

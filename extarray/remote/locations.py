@@ -1,4 +1,4 @@
-"""Where an object is: a URL, or a path in a store or a file system; its relatives; pickles.
+"""The place of an object: a URL, or a path in a store or a file system; its relatives; pickles.
 
 Nothing secret is in a location's text, in errors, or in pickles that may be kept: user names and
 passwords, the query of a URL (a presigned URL is a credential), and all options but those known to
@@ -31,8 +31,14 @@ __all__ = ["Location", "is_url"]
 # A scheme of one letter would be a drive.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(://|::(?=.*://))")
 
-#: Modules through which pickles go to other processes, and nowhere else.
-_SENDERS = ("distributed.protocol", "multiprocessing.reduction")
+#: Modules through which pickles go to other processes, unless modules of `_KEEPERS` put them aside.
+_SENDERS = (
+    "distributed.protocol",
+    "joblib.externals.loky.backend",
+    "loky.backend",
+    "multiprocessing.reduction",
+)
+_KEEPERS = ("distributed.spill", "zict")
 
 
 def is_url(path: Any) -> bool:
@@ -172,7 +178,7 @@ class Location:
 
     @property
     def policy(self) -> Policy:
-        """How requests are made."""
+        """Rules for requests: their number, patience, attempts."""
         return self._source.policy
 
     @property
@@ -182,7 +188,7 @@ class Location:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether this comes from a pickle that had to leave something secret out."""
+        """True if this comes from a pickle that had to leave something secret out."""
         return self._source.is_incomplete
 
     def backend(self) -> Backend:
@@ -286,12 +292,14 @@ def _again(kind: type[_Source], arguments: tuple[Any, ...], is_incomplete: bool)
 def _goes_to_a_process() -> bool:
     """Tell whether whoever pickles sends the pickle to another process."""
     frame: FrameType | None = sys._getframe(2)
+    is_sent = False
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if name.startswith(_SENDERS):
-            return True
+        if name.startswith(_KEEPERS):
+            return False
+        is_sent = is_sent or name.startswith(_SENDERS)
         frame = frame.f_back
-    return False
+    return is_sent
 
 
 class _UrlSource(_Source):

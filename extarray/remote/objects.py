@@ -380,6 +380,9 @@ class Reading:
         if self._future is not None:
             self._future.cancel()
 
+    def __del__(self) -> None:
+        self.cancel()
+
     def result(self) -> list[memoryview]:
         """Wait for the bytes, in the order of the ranges; an interrupt ends the requests."""
         if self._future is not None:

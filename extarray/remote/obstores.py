@@ -38,6 +38,9 @@ OF_SCHEME = {
 
 _PURPOSE = "reading from a web server or a bucket"
 
+# Paths that obstore leaves as they are.
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+
 _first_user = 0  # the process that began to use obstore's threads
 
 
@@ -143,9 +146,9 @@ class UrlBackend(StoreBackend):
             return self._stores[""], path
         # The store of a whole URL keeps its path and query as they are; that of a server, whose
         # connections its objects share, would encode them.
-        is_plain = not self._query and re.fullmatch(r"(/?[A-Za-z0-9_-][A-Za-z0-9._-]*)+", path)
         url = f"{self._scheme}://{self._root}/"
         rest = path.lstrip("/")
+        is_plain = not self._query and _PLAIN.fullmatch(rest)
         if not is_plain:
             url, rest = f"{url}{rest}{self._query}", ""
         if url not in self._stores:
@@ -223,6 +226,8 @@ _REASONS = (
     ("dns error", "the host's name was not found"),
     ("TimedOut", "the server did not answer in time"),
     ("kind: Timeout", "the server did not answer in time"),
+    ("MissingLastModified", "the answer has no date"),
+    ("MissingEtag", "the answer has no tag"),
     ("UnexpectedRange", "the server sent another range"),
     ("ContentRange", "the server did not say which range it sent"),
     ("InvalidRange", "the server has fewer bytes than it said before"),

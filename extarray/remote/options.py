@@ -27,7 +27,7 @@ class Untranslatable(Exception):  # noqa: N818 -- a reason to use another librar
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How requests are made.
+    """Rules for requests.
 
     Attributes
     ----------

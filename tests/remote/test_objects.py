@@ -204,6 +204,15 @@ def test_a_server_without_tags_shows_another_size(web, locate):
     assert found.refreshed().size == len(DATA) + 1
 
 
+def test_a_server_with_dates_alone(web, locate):
+    web.has_tags, web.has_dates = False, True
+    found = opened(locate(web))
+    assert "2026" in found.tag
+    assert found.read(0, 10) == DATA[:10]
+    assert "if-match" not in web.requests[-1].headers
+    assert found.refreshed() is None
+
+
 def test_weak_tags_never_match_and_are_compared(web, locate, monkeypatch):
     tags = iter(['W/"1"', 'W/"1"', 'W/"2"'])
     monkeypatch.setattr(web, "tag", lambda name: next(tags))

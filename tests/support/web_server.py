@@ -59,6 +59,7 @@ class WebServer:
     bandwidth: float | None = None
     has_suffix: bool = True
     has_tags: bool = True
+    has_dates: bool = False
     requests: list[Request] = field(default_factory=list)
     faults: deque[Fault] = field(default_factory=deque)
     most_at_once: int = 0
@@ -191,6 +192,8 @@ class _Handler(BaseHTTPRequestHandler):
         given = {"Accept-Ranges": "bytes"}
         if web.has_tags:
             given["ETag"] = tag
+        if web.has_dates:
+            given["Last-Modified"] = "Thu, 26 Nov 2026 22:00:00 GMT"
         given |= changes.get("headers", {})
         wanted = headers.get("if-match")
         if wanted is not None and wanted not in {"*", tag}:
