@@ -8,6 +8,9 @@ obstore (the extra ``[remote]``) reads ``https``, ``http``, ``s3``, ``gs`` and `
 it is installed, reads what obstore cannot: other schemes, options that only fsspec has, and file
 systems that the user gives.
 
+Redirections are followed within a scheme, never from https to http.  From http to https obstore
+follows as well, and does not tell.
+
 A request that fails is made again after a pause; after the last one, an error names the URL,
 without anything secret, and the bytes.  Messages of the libraries below are never passed on, as
 they quote whole URLs, and servers quote signatures.

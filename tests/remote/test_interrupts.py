@@ -74,6 +74,7 @@ def until(condition):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_forked_child_reads_by_fsspec_or_is_told(web, script):
     script(
@@ -116,6 +117,7 @@ assert found.read(5, 3) == bytes(range(5, 8))
     )
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_process_that_forks_before_it_reads(web, script):
     script(
@@ -133,6 +135,7 @@ if pid:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize("library", ["obstore", "fsspec"])
 @pytest.mark.parametrize("fault", ["endless", "giant", "head_bomb", "encoded"])

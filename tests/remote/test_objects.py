@@ -301,6 +301,7 @@ def test_a_server_that_sends_drop_by_drop_is_asked_again(web, locate):
     assert len(web.requests) == 3
 
 
+@pytest.mark.slow
 def test_a_slow_line_is_no_fault(web, locate):
     """The timeout is for a piece, not for the whole."""
     found = opened(locate(web, timeout=1.0, retries=0))
@@ -308,6 +309,7 @@ def test_a_slow_line_is_no_fault(web, locate):
     assert found.read(0, 290_000) == DATA[:290_000]
 
 
+@pytest.mark.slow
 def test_retry_after(web, monkeypatch):
     found = opened(through_fsspec(web))
     web.fail("status", (429, {"Retry-After": "1"}))
@@ -316,6 +318,7 @@ def test_retry_after(web, monkeypatch):
     assert second - first >= 1
 
 
+@pytest.mark.slow
 def test_each_attempt_waits_longer(web, monkeypatch):
     monkeypatch.setattr(limits, "remote_pause", 0.05)
     monkeypatch.setattr(limits, "remote_pause_if_busy", 0.2)
