@@ -1,9 +1,10 @@
 """Packed files: ZIP files that store the files of arrays uncompressed.
 
-A member is a file of a pair, or the attributes of a group (``dataset.json``); an empty group has an
-entry for its folder.  Files that other programs add are ignored.  A single array without a folder
-and without ``dataset.json`` was packed as an array; anything else is a group.  The bytes of each
-``.xta`` begin at a multiple of `ALIGNMENT`, so that they can be mapped.
+A member is a file of a pair, the blobs of its chunks (``.xtz``), or the attributes of a group
+(``dataset.json``); an empty group has an entry for its folder.  Files that other programs add are
+ignored.  A single array without a folder and without ``dataset.json`` was packed as an array;
+anything else is a group.  The bytes of each ``.xta`` and ``.xtz`` begin at a multiple of
+`ALIGNMENT`, so that they can be mapped.
 
 Reading checks every claim: names must stay inside the group, members must be uncompressed and
 disjoint, and the two descriptions of each member must agree.
@@ -35,7 +36,7 @@ __all__ = [
     "encode_member",
 ]
 
-#: The bytes of ``.xta`` begin at a multiple of this, which is at least a page on most systems.
+#: The bytes of chunks begin at a multiple of this, which is at least a page on most systems.
 ALIGNMENT = 1 << 14
 #: The file of a folder that holds the attributes of the group.
 ATTRS_NAME = "dataset.json"
