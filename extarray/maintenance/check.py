@@ -23,6 +23,7 @@ from extarray.storage.pair import Pair
 from extarray.storage.report import Problem, Report
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from os import PathLike
     from pathlib import Path
 
@@ -45,6 +46,7 @@ def check(
     force: bool = False,
     *,
     progress: Reported = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Check the files of an array, and repair them where asked to.
 
@@ -65,6 +67,8 @@ def check(
     progress : bool or callable
         Show the progress of the comparison on a terminal or in a notebook; or a function that is
         called with the number of chunks compared so far and the total.
+    storage_options : mapping, optional
+        For a URL, as for `open`.
 
     Returns
     -------
@@ -105,7 +109,7 @@ def check(
     check_progress(progress)
     if force and not repair:
         raise ArgumentError("force=True requires repair=True")
-    there = local_or_remote(path)
+    there = local_or_remote(path, storage_options)
     if there is not None:
         if repair:
             raise refuse_writing(there, "repair '{}'")

@@ -198,7 +198,14 @@ def group_at(path: RemotePath) -> InRemotePack | InIndex:
 def names_in_group(path: str | PathLike[str]) -> list[str] | None:
     """Return the names of the arrays of a packed group, or of one elsewhere.
 
-    None if the path names no such group, but perhaps an array or a folder.
+    Parameters
+    ----------
+    path : str or PathLike
+
+    Returns
+    -------
+    list of str or None
+        None: the path names no such group, but perhaps an array or a folder.
     """
     there = local_or_remote(path)
     if there is None:

@@ -61,6 +61,7 @@ def test_arrays_and_groups(bucket, tmp_path):
             assert "mysecretkey" not in f"{a!r}{a.info()}{pickle.dumps(a)!r}"
     with xa.open_group("s3://bucket/g", storage_options=options) as g:
         np.testing.assert_array_equal(g["u"][0], X[0])
+    assert xa.check("s3://bucket/a", data=True, storage_options=options).ok
     with pytest.raises((MissingError, AccessError)):
         xa.open("s3://bucket/nothing", storage_options=options)
 
