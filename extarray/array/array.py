@@ -226,7 +226,11 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def path(self) -> Path | None:
-        """Path of the pair of files, without suffix; None for a memory-resident array."""
+        """Path of the pair of files, without suffix; None for a memory-resident array.
+
+        That of an array on a server or in a bucket is no `pathlib.Path`, but has a name and a
+        parent like one; as a text it is the URL, without anything secret.
+        """
         return self._store.now.path
 
     @property
@@ -349,6 +353,8 @@ class ExtArray(ArrayCore, NumpyMixin):
             A dict; ``print`` shows it as a table, with long attributes cut.  ``offset`` is the
             number of elements that the grid has before the bounds, ``records`` the number of
             records of each axis, ``utilisation`` the share of allocated elements inside the bounds.
+            An array on a server or in a bucket has ``requests`` and ``fetched_bytes``, those made
+            and received so far.
 
         Examples
         --------

@@ -80,6 +80,7 @@ class RemoteStore(PairReader):
 
     now: RemotePair
     origin: Fixed
+    provider: Any = None  # until the array is open
 
     def __init__(self, path: RemotePath, verify: str) -> None:
         pair = RemotePair(path)
@@ -168,10 +169,16 @@ class RemoteStore(PairReader):
         raise problem
 
     def _open_unnamed(self, error: MissingError) -> WholeState:
-        """Open a packed file with an unusual name; raise the error if there is none."""
+        """Open a packed file with an unusual name; raise an error if there is none."""
+        path = self._given
         with contextlib.suppress(MissingError, FormatError):
-            return self._open_packed(RemotePack(self._given.as_file()), "")
-        raise error
+            return self._open_packed(RemotePack(path.as_file()), "")
+        raise MissingError(
+            errno.ENOENT,
+            f"no array '{path}': there is no '{path.name}.xmd', and no packed file of this name; "
+            f"open a folder of arrays with extarray.open_group('{path}')",
+            error.filename,
+        )
 
     def _read_state(self, content: bytes, size: int, seal: bytes) -> WholeState:
         """Take in metadata, and return their newest state; `size` and `seal` are those of data."""
@@ -468,7 +475,7 @@ class RemoteStore(PairReader):
     @property
     def traffic(self) -> dict[str, int]:
         """Requests that were made so far, and bytes that came."""
-        return {"requests": self.counts.requests, "bytes_read": self.counts.bytes}
+        return {"requests": self.counts.requests, "fetched_bytes": self.counts.bytes}
 
     # -- ends ------------------------------------------------------------------------------------
 
@@ -483,7 +490,7 @@ class RemoteStore(PairReader):
 
     def close(self) -> None:
         """Let go of the chunks."""
-        if not self.now.metadata.closed:
+        if not self.now.metadata.closed and self.provider is not None:
             self.provider.forget_coming()
             if self.provider.cache is not None:
                 self.provider.cache.close()

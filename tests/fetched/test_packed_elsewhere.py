@@ -74,7 +74,7 @@ def test_one_request_opens_and_one_reads(web, engine):
         np.testing.assert_array_equal(a[3:9, ::-2, 5], X[3:9, ::-2, 5])
         assert len(web.requests) == 2
         assert a.info()["requests"] == 2
-        assert X.nbytes < a.info()["bytes_read"] < 2 * X.nbytes
+        assert X.nbytes < a.info()["fetched_bytes"] < 2 * X.nbytes
 
 
 def test_an_element_takes_its_chunk(web):
