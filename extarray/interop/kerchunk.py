@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import operator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -25,7 +26,6 @@ from extarray.streaming.blocks import comes_late
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -118,6 +118,11 @@ class _Found(NamedTuple):
 
 def _found(array: Any, addresses: NDArray[np.int64], url: str | None, inner: str) -> _Found:
     """Find chunks in the file that has them."""
+    if not isinstance(array.path, Path):
+        raise ArgumentError(
+            f"'{array.path}' is on a server or in a bucket; make references where its files are, "
+            "with to_kerchunk(url=...)"
+        )
     path, size = array.path.absolute(), array.chunk_bytes
     with Packed.find(path) as packed:
         name = None if packed is None else packed.inner(path) or packed.alone
