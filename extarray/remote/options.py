@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -169,6 +170,10 @@ _CONNECTION_STRING = {
     "sharedaccesssignature": "sas_key",
     "blobendpoint": "endpoint",
 }
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
 _HEADER = re.compile(r"[A-Z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$")
 
 
@@ -220,9 +225,15 @@ def for_obstore(
         headers.setdefault("Authorization", "Basic " + base64.b64encode(pair).decode())
     if headers:
         client["default_headers"] = headers
-    if scheme == "http" or str(config.get("endpoint", "")).startswith("http://"):
+    endpoint = config.get("endpoint") or _endpoint_of_environment(scheme)
+    if scheme == "http" or str(endpoint).startswith("http://"):
         client.setdefault("allow_http", True)
     return config, client
+
+
+def _endpoint_of_environment(scheme: str) -> str:
+    """Return the endpoint that obstore takes from the environment, or ""."""
+    return next(filter(None, map(os.environ.get, _ENDPOINTS.get(scheme, ()))), "")
 
 
 def _for_http(name: str, value: Any, headers: dict[str, str]) -> None:

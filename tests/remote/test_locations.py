@@ -412,3 +412,13 @@ def test_buckets_of_google_and_azure(web):
             assert ranges == ["bytes=-3", "bytes=2-4", "bytes=-3"]
         else:
             assert ranges == ["bytes=0-0", "bytes=7-9", "bytes=2-4", "bytes=0-0"]
+
+
+def test_a_bucket_of_another_provider_is_named_in_the_environment(web, monkeypatch):
+    """Its endpoint may be http, as MinIO has it."""
+    web.objects["bucket/x"] = b"y" * 1000
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, web.url().rstrip("/"))
+            found, tail = RemoteObject.read_tail(Location.of("s3://bucket/x", {"anon": True}), 10)
+            assert (found.size, tail) == (1000, b"y" * 10)
