@@ -27,6 +27,9 @@ class Files(dict):
         except OSError:
             raise KeyError(name) from None
 
+    def __setitem__(self, name, data):
+        (self.folder / name).write_bytes(data)
+
     def __contains__(self, name):
         return (self.folder / name).is_file()
 

@@ -178,6 +178,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815 -- the name that http.server calls
 
+    def do_PUT(self) -> None:
+        """Keep an object, as a bucket does."""
+        self.request_now = Request(self.command, self.path, {}, time.monotonic())
+        name = self.name()
+        self.web.objects[name] = self.rfile.read(int(self.headers["Content-Length"]))
+        self.reply(200, b"", {"ETag": self.web.tag(name)})
+
     def name(self) -> str:
         return urllib.parse.unquote(urllib.parse.urlsplit(self.path).path.lstrip("/"))
 
