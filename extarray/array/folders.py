@@ -926,6 +926,9 @@ def pack(
     """
     check_flag(overwrite, "overwrite")
     order = _later.check_order(order)
+    there = local_or_remote(path)
+    if there is not None:
+        raise refuse_writing(there, "pack to '{}'")
     try:
         target = Path(os.fsdecode(path))
     except TypeError:

@@ -172,7 +172,8 @@ def _check_elsewhere(path: RemotePath, data: bool, progress: Reported) -> Report
         if report.ok or path.packed() is not None:
             break
     shown: Any = path
-    return dataclasses.replace(report, path=shown, problems=problems)
+    unseen = [text.replace(url[0], url[1]) for text in report.unseen]
+    return dataclasses.replace(report, path=shown, problems=problems, unseen=unseen)
 
 
 def _look(pair: Pair, data: bool, progress: Reported) -> Survey:

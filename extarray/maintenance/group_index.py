@@ -17,7 +17,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.fetched.packs import TAIL_BYTES, RemotePack
-from extarray.fetched.paths import local_or_remote
+from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.format.index import INDEX_NAME, Index, decode_index, encode_index
 from extarray.maintenance.group_files import (
     ARRAY,
@@ -65,6 +65,9 @@ def index_group(path: str | PathLike[str]) -> None:
     ...     a = g.create("station/wind", shape=(2, 3))
     >>> xa.index_group("reading")
     """
+    there = local_or_remote(path)
+    if there is not None:
+        raise refuse_writing(there, "write an index of '{}'")
     try:
         folder = Path(os.path.abspath(os.fsdecode(path)))
     except TypeError:

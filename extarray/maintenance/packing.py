@@ -36,6 +36,7 @@ from extarray.common.errors import (
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress
 from extarray.common.system import name_nameless, open_nameless
+from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.format.archive import (
     ATTRS_NAME,
     Member,
@@ -506,6 +507,10 @@ def unpack(
     array([1, 2, 3, 4])
     """
     check_flag(overwrite, "overwrite")
+    for given, act in ((file, "unpack '{}' from there"), (path, "unpack to '{}'")):
+        there = local_or_remote(given)
+        if there is not None:
+            raise refuse_writing(there, act)
     try:
         source = Path(os.fsdecode(file))
     except TypeError:

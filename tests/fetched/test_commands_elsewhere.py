@@ -120,11 +120,26 @@ def test_commands_that_write_say_so(web, run):
         assert "can only be read" in found.err
 
 
+def test_what_writes_elsewhere_says_so(web, folder):
+    with xa.open(folder / "a") as a, xa.open_group(folder / "g") as g:
+        for act in (
+            lambda: xa.pack(a, web.url("b.xap")),
+            lambda: xa.pack(g, web.url("b.xap")),
+            lambda: xa.unpack(web.url("a.xap"), folder / "b"),
+            lambda: xa.unpack(folder / "a.xap", web.url("b")),
+            lambda: xa.index_group(web.url("g")),
+            lambda: xa.create(web.url("b"), (3,)),
+        ):
+            with pytest.raises(ReadOnlyError):
+                act()
+
+
 @pytest.mark.parametrize("name", ["a", "a.xap", "g.xap", "g.xap/below/v"])
 def test_checks(web, done, name):
     for data in (False, True):
         report = xa.check(web.url(name), data=data)
         assert report.ok, str(report)
+        assert "extarray-check" not in str(report)
     assert "no errors" in done("check", web.url(name)) or done("check", web.url(name))
 
 
