@@ -6,10 +6,10 @@ From the top down; a module uses only modules below it:
     The store of an array elsewhere, which has all that the protocol `Reader` asks for.
 ``downloads``
     Copies of the files of an array elsewhere, to check them.
-``pairs``
-    Pairs of files elsewhere: metadata in whole states, also while a writer changes them.
 ``blobs``
     Chunks in blobs of a packed file elsewhere, in another order than that of their addresses.
+``pairs``
+    Pairs of files elsewhere: metadata in whole states, also while a writer changes them.
 ``packs``
     Packed files elsewhere: the end of the file opens them.
 ``paths``

@@ -2,10 +2,10 @@
 
 From the top down; each module uses only modules below it:
 
-``archive``
-    Packed files: ZIP files that store the files of arrays uncompressed.
 ``index``
     The index of a group, for readers that cannot list: names, and attributes of groups.
+``archive``
+    Packed files: ZIP files that store the files of arrays uncompressed.
 ``fresh``
     A whole new ``.xmd``.
 ``groups``
