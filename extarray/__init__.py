@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from extarray.formats.zarr import from_zarr, to_zarr
     from extarray.maintenance.advice import advise_chunks
     from extarray.maintenance.check import check
+    from extarray.maintenance.group_index import index_group
     from extarray.maintenance.packing import unpack
     from extarray.numpy_api.c_order import ndenumerate
     from extarray.storage.report import Problem, Report
@@ -88,6 +89,7 @@ _later = LazyImports(
         "extarray.formats.zarr": "from_zarr to_zarr",
         "extarray.maintenance.advice": "advise_chunks",
         "extarray.maintenance.check": "check",
+        "extarray.maintenance.group_index": "index_group",
         "extarray.maintenance.packing": "unpack",
         "extarray.numpy_api.c_order": "ndenumerate",
         "extarray.storage.report": "Problem Report",
@@ -133,6 +135,7 @@ __all__ = [
     "from_zarr",
     "fromfile",
     "full",
+    "index_group",
     "map_hdf5",
     "map_netcdf",
     "ndenumerate",

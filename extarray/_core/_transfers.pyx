@@ -91,18 +91,21 @@ cdef class Transfers(ArrayState):
 
         A selection of more chunks than may be present is read in parts.
         """
-        cdef index_t n_chunks[MAX_NDIM]
+        cdef walk_t w
         cdef index_t total = 1
         cdef int j
         cdef Use _used
         if selection_size(s) == 0:
             return 0
         if frame.supply is not None:
-            count_pieces(s, frame.now.layout.chunk, n_chunks)
+            begin_walk(&w, &frame.now.layout, s)
             for j in range(s.ndim):
-                total *= n_chunks[j]
-                if total > frame.supply.share:
-                    return self._move_halves(frame, s, values, False, n_chunks, True)
+                total *= w.n[j]
+            if total > frame.supply.share:
+                if total <= frame.supply.most:
+                    # One request for all parts, which come while the first ones are moved.
+                    frame.supply.ahead(chunks_of(frame, s))
+                return self._move_halves(frame, s, values, False, w.n, True)
         _used = self._provide_box(frame, s)     # kept until the end
         if frame.cuts is None:
             return self._move_box(frame, s, values, False)
@@ -1089,6 +1092,8 @@ cdef index_t middle_of(Frame frame, const selection_t *s, int dim) noexcept:
         beyond = (s.start[axis] + middle + layout.offset[axis]) % layout.chunk[axis]
         if beyond < middle:
             middle -= beyond
+        elif middle + layout.chunk[axis] - beyond < s.result_shape[dim]:
+            middle += layout.chunk[axis] - beyond
     return middle
 
 

@@ -227,7 +227,11 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def path(self) -> Path | None:
-        """Path of the pair of files, without suffix; None for a memory-resident array."""
+        """Path of the pair of files, without suffix; None for a memory-resident array.
+
+        That of an array on a server or in a bucket is no `pathlib.Path`, but has a name and a
+        parent like one; as a text it is the URL, without anything secret.
+        """
         return self._store.now.path
 
     @property
@@ -350,6 +354,8 @@ class ExtArray(ArrayCore, NumpyMixin):
             A dict; ``print`` shows it as a table, with long attributes cut.  ``offset`` is the
             number of elements that the grid has before the bounds, ``records`` the number of
             records of each axis, ``utilisation`` the share of allocated elements inside the bounds.
+            An array on a server or in a bucket has ``requests`` and ``fetched_bytes``, those made
+            and received so far.
 
         Examples
         --------
@@ -1684,7 +1690,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         self._check()
         return facts.zarr_store(self, name, follow)
 
-    def to_kerchunk(self, name: str | None = None, *, zarr_format: Literal[2, 3] = 2) -> Any:
+    def to_kerchunk(
+        self,
+        name: str | None = None,
+        *,
+        zarr_format: Literal[2, 3] = 2,
+        url: str | None = None,
+    ) -> Any:
         """Return the places of the chunks, for readers of Zarr through kerchunk's references.
 
         Parameters
@@ -1693,13 +1705,18 @@ class ExtArray(ArrayCore, NumpyMixin):
             Name of the array in a group, as for `as_zarr_store`.
         zarr_format : {2, 3}
             Version of the keys and the metadata.
+        url : str, optional
+            Address at which others find the packed file, or the pair of files, with or without
+            ``.xta``: ``"https://host/scene.xap"``, ``"s3://bucket/live"``.  The references name it
+            in place of the local path.
 
         Returns
         -------
         dict
             Version 1 of the references, ready for JSON: ``{"version": 1, "refs": {...}}``.  Each
             chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, or of the
-            packed file.
+            packed file, or the URL.  Chunks of the fill value that a packed file leaves out have no
+            reference, or their bytes in its place.
 
         Raises
         ------
@@ -1720,7 +1737,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.close()
         """
         self._check()
-        return facts.zarr_references(self, name, zarr_format)
+        return facts.zarr_references(self, name, zarr_format, url)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """Return a name for dask's graphs that changes whenever the elements may have changed."""

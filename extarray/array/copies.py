@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import operator
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, SupportsIndex
 from uuid import uuid4
 
@@ -26,7 +25,6 @@ from extarray.common.errors import (
 )
 from extarray.common.lazy import LazyImports, Upward
 from extarray.common.on_error import OnError
-from extarray.format.header import new_uuid
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
@@ -137,14 +135,11 @@ def copy(
         checksum = header.checksum and path is not None
     source = array._verified()  # held, as other threads may move the bounds
     shape = source.shape
-    header = replace(
-        header,
-        uuid=new_uuid(),
+    header = header.renewed(
         chunks=header.chunks if chunks is None else check_chunks(chunks, shape, array.itemsize),
         order=header.order if order in ("A", "K") else check_order(order),
         checksum=bool(checksum),
         sparse=is_sparse(header.sparse, sparse, path),
-        work=b"",
     )
     passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
     made, attrs = Made(array._plain_kind()), _attrs_of_copy(array)
@@ -241,7 +236,7 @@ def _attrs_of_copy(array: Copied) -> str:
 
 def reopened(
     kind: Any,
-    path: str,
+    path: Any,
     uuid: bytes,
     engine: str,
     durability: str | None,
@@ -256,7 +251,8 @@ def reopened(
     has other `names` until it is whole.  Verify chunks as the pickled array did; None, in older
     pickles: as ``config.verify`` says.  The array has at least the bounds of commit `sequence`.
     """
-    place, array = _later.Path(path), None
+    # A path elsewhere is pickled as it is.
+    place, array = (_later.Path(path) if isinstance(path, str) else path), None
     if names is not None:
         with suppress(MissingError):
             making = beside(told=True, names=names)
@@ -276,7 +272,7 @@ def reopened(
         raise MissingError(
             errno.ENOENT,
             "the pickled array no longer exists: another array has replaced it; pickle that one",
-            path,
+            str(path),
         )
     with OnError(array.close):
         array._store.wait_for(sequence, array.refresh)
@@ -285,7 +281,7 @@ def reopened(
 
 def restored(kind: Any, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Any:
     """Make a pickled array in memory: one segment, no history."""
-    header = replace(header, uuid=new_uuid(), work=b"")
+    header = header.renewed()
     array = kind._create(None, elements.shape, header, attrs, growth=growth)
     array[...] = elements
     return array

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from math import prod
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
@@ -37,7 +38,6 @@ from extarray.streaming.holes import write_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import ArrayLike, DTypeLike
 
@@ -79,6 +79,7 @@ _later = LazyImports(
     {
         "extarray.common.progress": "Progress",
         "extarray.maintenance.transform": "fill",
+        "extarray.fetched.paths": "as_path refuse_writing",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
     }
 )
@@ -346,13 +347,17 @@ def open(
     recover: bool | None = None,
     comm: Any = None,
     info: Mapping[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | PathLike[str] | None = None,
 ) -> ExtArray:
-    """Open a pair of files.
+    """Open a pair of files, or a packed one, on a disk, on a web server or in a bucket.
 
     Parameters
     ----------
-    path : str or PathLike
-        With or without a trailing ``.xmd`` or ``.xta``.
+    path : str, PathLike, or tuple
+        With or without a trailing ``.xmd`` or ``.xta``; or the path of a packed file.  Also a URL:
+        ``https``, ``s3``, ``gs``, ``az``, or another scheme that fsspec reads; or a tuple of a
+        store of obstore, or a file system of fsspec, and a path in it; see Notes.
     mode : {"r", "r+"}
         For reading, without a lock; or for reading and writing, as the one writer.
     timeout : float or None
@@ -385,6 +390,12 @@ def open(
         Processes that open the array together, as one writer; all call, with the same arguments.
     info : mapping, optional
         Hints for MPI-IO, with `comm`.
+    storage_options : mapping, optional
+        For a URL: credentials and settings, as fsspec, pandas and xarray name them (``anon``,
+        ``key``, ``secret``, ``endpoint_url``, ``headers``, ``account_name``, ...) or as obstore
+        does.
+    cache : str or PathLike, optional
+        For a URL: a folder in which chunks stay between programs, which may share it.
 
     Returns
     -------
@@ -421,6 +432,13 @@ def open(
     read-only.  The first write puts the checksums of chunks in doubt; beside a writer that keeps
     checksums, `open` raises `LockedError`.
 
+    An array on a web server or in a bucket is read like any other, and cannot be written to.
+    Opening a packed file takes one request, a pair two.  Chunks are fetched when they are first
+    needed, neighbours in one request, compared with their checksums unless `verify` is "never", and
+    stay in memory (``config.chunk_cache``).  A pair may have a writer elsewhere: `refresh` and
+    `follow` take up its commits, whole, and chunks that may have changed are fetched again.  The
+    extra ``[remote]`` installs what this needs.
+
     Examples
     --------
     >>> import tempfile, extarray as xa
@@ -439,7 +457,7 @@ def open(
     (None, None)
     """
 
-    def check() -> tuple[Path, str, float | None, str, str, str, bool | None]:
+    def check() -> tuple[Any, str, float | None, str, str, str, bool | None]:
         if mode not in ("r", "r+"):
             raise ArgumentError(
                 f"mode {mode!r} is not valid; use 'r' or 'r+', or extarray.create for a new array"
@@ -459,7 +477,16 @@ def open(
         asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
         if recover is not None:
             check_flag(recover, "recover")
-        return _later.resolve_path(path), mode, timeout, engine, durability, asked, recover
+        place = _later.as_path(path, storage_options, cache)
+        if not isinstance(place, Path):
+            if mode != "r":
+                raise _later.refuse_writing(place)
+            if comm is not None:
+                raise ArgumentError(
+                    f"the ranks of a communicator open files together, and '{place}' is none: open "
+                    "it without comm in each rank"
+                )
+        return place, mode, timeout, engine, durability, asked, recover
 
     def writers() -> Writers:
         return Elements() if share == "elements" else Shared() if share else Alone()

@@ -418,6 +418,9 @@ def info(array: Shown) -> Info:
             disk_bytes=files.disk_bytes,
             metadata_bytes=files.metadata_bytes,
         )
+        facts.update(files.traffic)
+        if files.now.header.has_blobs:
+            facts["chunk_order"] = files.now.header.chunk_order
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
     facts["attrs"] = array.attrs.asdict()
@@ -509,6 +512,6 @@ def zarr_store(source: Any, name: str | None, follow: bool) -> Any:
     return _upward.ZarrStore(source, name, follow)
 
 
-def zarr_references(source: Any, name: str | None, zarr_format: int) -> Any:
+def zarr_references(source: Any, name: str | None, zarr_format: int, url: str | None) -> Any:
     """Return references to the chunks of an array or a group; see `ExtArray.to_kerchunk`."""
-    return _upward.references(source, name, zarr_format)
+    return _upward.references(source, name, zarr_format, url)

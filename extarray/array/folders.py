@@ -32,6 +32,7 @@ from extarray.common.errors import (
 )
 from extarray.common.formatting import format_tree
 from extarray.common.lazy import LazyImports
+from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.format.archive import check_member_name
 from extarray.format.attrs import Attributes
 from extarray.format.suffixes import file_names
@@ -47,11 +48,12 @@ from extarray.maintenance.group_files import (
     remove_left_folders,
     remove_tree,
 )
+from extarray.maintenance.group_index import group_at
 from extarray.storage.filesystem import family, followed_name
 from extarray.storage.names import Packed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from os import PathLike
     from typing import Self
 
@@ -62,7 +64,10 @@ if TYPE_CHECKING:
 __all__ = ["Group", "changed_group", "open_group", "pack", "replace_group"]
 
 _later = LazyImports(
-    {"extarray.maintenance.packing": "Part Snapshot write_packed", "extarray.grid.html": "tree"}
+    {
+        "extarray.maintenance.packing": "Part Snapshot check_order write_packed",
+        "extarray.grid.html": "tree",
+    }
 )
 
 _MODES = ("r", "r+", "a", "w", "w-")
@@ -78,18 +83,24 @@ def open_group(
     engine: Literal["auto", "mmap", "pread"] | str = "auto",
     durability: Literal["flush", "commit"] | str = "flush",
     verify: Literal["never", "write", "read"] | str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: str | PathLike[str] | None = None,
 ) -> Group:
     """Open a folder as a group of arrays and groups, or make one.
 
     Parameters
     ----------
-    path : str or PathLike
-        Path of the folder, or of a packed file (see `pack`), which can only be read.
+    path : str, PathLike, or tuple
+        Path of the folder, or of a packed file (see `pack`), which can only be read.  Also a URL,
+        or a tuple of a store and a path, as for `open`: of a packed file, or of a folder that has
+        an index (see `index_group`).
     mode : {"r", "r+", "a", "w", "w-"}
         "r" reads; "r+" reads and writes; "a" does too, and makes the group if it is missing; "w"
         makes it anew, in place of what was there; "w-" makes it where nothing is there.
     timeout, engine, durability, verify
         As for `open`, which opens the arrays when they are first asked for.
+    storage_options, cache
+        As for `open`.
 
     Returns
     -------
@@ -137,6 +148,12 @@ def open_group(
     check_choice(engine, "engine", ENGINES)
     check_choice(durability, "durability", DURABILITIES)
     asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
+    there = local_or_remote(path, storage_options, cache)
+    if there is not None:
+        if mode != "r":
+            raise refuse_writing(there, f"open the group '{{}}' with mode {mode!r}")
+        options = {"timeout": timeout, "engine": engine, "durability": durability, "verify": asked}
+        return Group(Session(group_at(there), str(there), mode, options), "")
     try:
         given = Path(os.path.abspath(os.fsdecode(path)))
         shown = os.fsdecode(path)
@@ -162,7 +179,9 @@ def open_group(
                     inner = packed.inner(given)
                     if inner not in packed.groups:
                         raise MissingError(errno.ENOENT, "no such group in the packed file", shown)
-                    session = Session(InPacked(packed, inner), shown, mode, options)
+                    session = Session(
+                        InPacked(packed, inner, Path(packed.name) / inner), shown, mode, options
+                    )
                     return Group(session, "")
         if mode in ("r", "r+") or (mode == "a" and given.is_dir()):
             if not given.is_dir():
@@ -361,7 +380,9 @@ class Group(MutableMapping[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         self._session.check()
         session = self._session
-        return _reopened, (os.fspath(session.place.root), self._key, session.options["verify"])
+        root = session.place.root
+        place = os.fspath(root) if isinstance(root, Path) else root  # paths elsewhere are pickled
+        return _reopened, (place, self._key, session.options["verify"])
 
     # -- facts -----------------------------------------------------------------------------------
 
@@ -440,6 +461,7 @@ class Group(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: ArrayLike) -> None:
         key = self._free(name)
         self._session.keep(key, from_array(value, self._made(key)))
+        self._session.changed()
 
     def __delitem__(self, name: str) -> None:
         session = self._session
@@ -603,6 +625,7 @@ class Group(MutableMapping[str, Any]):
         }
         array = create(self._made(key), shape, dtype, **options)  # type: ignore[arg-type]
         self._session.keep(key, array)
+        self._session.changed()
         return array
 
     def create_group(self, name: str) -> Group:
@@ -627,6 +650,7 @@ class Group(MutableMapping[str, Any]):
         path = self._session.place.path(key)
         with family("cannot make the group '{}'", path):
             path.mkdir(parents=True)
+        self._session.changed()
         return Group(self._session, key)
 
     def require_group(self, name: str) -> Group:
@@ -762,13 +786,15 @@ class Group(MutableMapping[str, Any]):
         self._session.check()
         return facts.zarr_store(self, None, follow)
 
-    def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2) -> Any:
+    def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2, url: str | None = None) -> Any:
         """Return the places of the chunks of all arrays; see `ExtArray.to_kerchunk`.
 
         Parameters
         ----------
         zarr_format : {2, 3}
             Version of Zarr in whose terms the arrays are described.
+        url : str, optional
+            Address at which others find the packed file, or the folder.
 
         Examples
         --------
@@ -779,7 +805,7 @@ class Group(MutableMapping[str, Any]):
         ['.zgroup', '.zattrs', 'wind/.zarray', 'wind/.zattrs', 'wind/0', '.zmetadata']
         """
         self._session.check()
-        return facts.zarr_references(self, None, zarr_format)
+        return facts.zarr_references(self, None, zarr_format, url)
 
     def flush(self) -> None:
         """Bring all arrays that the group has open to the disk."""
@@ -821,7 +847,7 @@ class Group(MutableMapping[str, Any]):
         return shown
 
 
-def _reopened(path: str, key: str, verify: str | None = None) -> Any:
+def _reopened(path: Any, key: str, verify: str | None = None) -> Any:
     group = open_group(path, verify=verify)
     return group[key] if key else group
 
@@ -833,6 +859,7 @@ def pack(
     source: ExtArray | Group,
     path: str | PathLike[str],
     *,
+    order: str | int = "address",
     overwrite: bool = False,
     progress: Reported = True,
 ) -> None:
@@ -844,6 +871,10 @@ def pack(
         An array in files or in memory.
     path : str or PathLike
         Path of the file; ``.xap`` is the usual suffix.
+    order : {"address", "hilbert", "morton"}, int or str
+        Order of the chunks in the file: that of their addresses, as in the files of the array;
+        along a curve through the grid, which keeps neighbours on all axes together; or plane by
+        plane of an axis, given by its number or name (in a group, of the arrays that have it).
     overwrite : bool
         Replace an existing file.
     progress : bool or callable
@@ -857,7 +888,10 @@ def pack(
     ChecksumError
         A ValueError: a chunk does not match its checksum; see `open`, ``verify``.
     ArgumentError, ClosedError
-        ValueErrors; also inside a block of `commit`, and for an array under a communicator.
+        ValueErrors; also inside a block of `commit`, for an array under a communicator, and if
+        nothing has the axis of `order`.
+    LimitError
+        An OverflowError: `order` puts chunks of 1 GiB or more in blobs.
     StorageError
         Also where elements are cut off meanwhile (EAGAIN).
 
@@ -866,8 +900,14 @@ def pack(
     The file is a ZIP file that stores the files of the arrays as they are, chunks at page
     boundaries, with a checksum of each (CRC-32).  `open` and `open_group` open it in place, without
     unpacking: they map chunks from where they lie, whatever the history of the array, read-only; an
-    array in it has the path ``file/name``.  `unpack`, or any program for ZIP files, makes files
-    that can grow again.
+    array in it has the path ``file/name``.  `unpack` makes files that can grow again; so does any
+    program for ZIP files, of arrays in the order of addresses.
+
+    Another order pays where the file is read from a server: a plane across an axis that grew late
+    then lies in fewer pieces.  Such an array is of format 3, which readers of format 2 refuse.
+    Reading copies its chunks to memory, in place of mapping them, and compares each with a
+    checksum.  Chunks of the fill value take no space in the file.  An array for which the order is
+    that of addresses anyway is packed as without `order`.
 
     Arrays are packed as of one moment; changes of bounds and attributes wait meanwhile.  Elements
     that are written meanwhile may be packed old or new.  The file gets its name when it is whole
@@ -885,6 +925,10 @@ def pack(
            [3, 4, 0]])
     """
     check_flag(overwrite, "overwrite")
+    order = _later.check_order(order)
+    there = local_or_remote(path)
+    if there is not None:
+        raise refuse_writing(there, "pack to '{}'")
     try:
         target = Path(os.fsdecode(path))
     except TypeError:
@@ -895,7 +939,8 @@ def pack(
         session, key = source._session, source._key
         session.check()
         with session.parts(key) as parts:
-            _later.write_packed(parts, session.attrs_files(key), target, overwrite, progress)
+            attrs = session.attrs_files(key)
+            _later.write_packed(parts, attrs, target, overwrite, progress, order)
         return
     if not isinstance(source, ExtArray):
         raise ArgumentTypeError(
@@ -914,4 +959,4 @@ def pack(
     with source._writers.resizing:
         now = source._store.now
         part = _later.Part(name, _later.Snapshot.of(now, source.axial), lambda: nullcontext(now))
-        _later.write_packed([part], {}, target, overwrite, progress)
+        _later.write_packed([part], {}, target, overwrite, progress, order)

@@ -30,6 +30,7 @@ from extarray.common.errors import (
 from extarray.common.lazy import LazyImports
 from extarray.format.archive import ATTRS_NAME
 from extarray.format.attrs import attrs_of_group
+from extarray.format.index import INDEX_NAME
 from extarray.format.suffixes import file_names
 from extarray.maintenance.group_files import (
     ARRAY,
@@ -42,6 +43,7 @@ from extarray.maintenance.group_files import (
     swap_folders,
     sweep,
 )
+from extarray.maintenance.group_index import InIndex, index_group, renew_indexes
 from extarray.storage.filesystem import family, sync_folders
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class Session:
     """
 
     def __init__(
-        self, place: InFolder | InPacked, shown: str, mode: str, options: dict[str, Any]
+        self, place: InFolder | InPacked | InIndex, shown: str, mode: str, options: dict[str, Any]
     ) -> None:
         self.place, self.shown, self.mode, self.options = place, shown, mode, options
         self.is_closed = False
@@ -108,11 +110,20 @@ class Session:
         with self.lock:
             array = self._open_one(key)
             if array is None:
-                array = open_array(self.place.path(key), self.mode, **self.options)
+                array = self._open(key, self.mode)
                 self.keep(key, array)
             elif key in self.writers:
                 self.writers.move_to_end(key)
             return array
+
+    def _open(self, key: str, mode: str = "r") -> ExtArray:
+        """Open the array of a key."""
+        try:
+            return open_array(self.place.path(key), mode, **self.options)
+        except MissingError as error:
+            if not isinstance(self.place, InIndex):
+                raise
+            raise MissingError(errno.ENOENT, self.place.explain(key), error.filename) from None
 
     def hold_if_there(self, key: str) -> ExtArray | None:
         """Return the array of a key; None: it was removed after it was listed."""
@@ -149,7 +160,7 @@ class Session:
         if array is not None:
             yield array
             return
-        with open_array(self.place.path(key), **self.options) as array:
+        with self._open(key) as array:
             yield array
 
     def members(self, key: str) -> list[tuple[str, str]]:
@@ -210,6 +221,11 @@ class Session:
                 data = json.dumps(form, ensure_ascii=False, allow_nan=False, indent=1)
                 assert isinstance(self.place, InFolder)
                 self.place.save_attrs(key, f"{data}\n".encode())
+                self.changed()
+
+    def changed(self) -> None:
+        """Bring the index of the group up to date, if it has one, after members changed."""
+        renew_indexes(self.place.root)
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -225,6 +241,7 @@ class Session:
                 with family("cannot remove the group '{}'", self.place.path(key)):
                     remove_folder(os.fspath(self.place.path(key)))
             self.close(key, quietly=True)
+            self.changed()
 
     def replace(self, fresh: str) -> None:
         """Give another folder the name of the group, and remove the group.
@@ -232,6 +249,8 @@ class Session:
         Raise LockedError if anybody else writes to the group.
         """
         arrays = {name: self.hold(name) for name in self.keys("")}
+        if os.path.lexists(os.path.join(self.place.root, INDEX_NAME)):
+            index_group(fresh)
         self._swap(fresh, arrays)
         remove_folder(fresh)
 
@@ -268,9 +287,10 @@ class Session:
                 in_place = True
         if in_place:
             self._take_one_by_one(fresh, new, old)
-            return
-        self._swap(fresh, old)
-        sweep(fresh, root, files)
+        else:
+            self._swap(fresh, old)
+            sweep(fresh, root, files)
+        self.changed()
 
     def _take_one_by_one(self, fresh: str, new: list[str], old: dict[str, ExtArray]) -> None:
         """Move the arrays of a folder, and its file of attributes, into the group."""
@@ -302,6 +322,7 @@ class Session:
             self.arrays[other + name[len(key) :]] = array
             if kind == GROUP:
                 _files(array).take_place(new / name[len(key) + 1 :])
+        self.changed()
 
     def extend(
         self, key: str, axis: str, by: SupportsIndex, side: Literal["end", "start"], name: str

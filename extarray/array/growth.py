@@ -79,8 +79,9 @@ _T = TypeVar("_T")
 
 # Kinds of lists' elements, and the kinds of dtypes to which they may be converted.
 _TAKEN = {**dict.fromkeys("biu", "biufc"), **dict.fromkeys("US", "USmM"), "O": "mM"}
-# Seconds between two looks: short after news, longer while nothing arrives.
-_SHORTEST, _LONGEST = 0.0005, 0.05
+# Seconds between two looks: short after news, longer while nothing arrives; and longest where a
+# look is a request to a server.
+_SHORTEST, _LONGEST, _LONGEST_ELSEWHERE = 0.0005, 0.05, 1.0
 
 
 def extend(array: Resizable, axis: SupportsIndex | str, by: SupportsIndex, side: Side) -> None:
@@ -434,6 +435,8 @@ class Followed(Stored, Protocol):
 
     @property
     def _identity(self) -> bytes: ...
+    @property
+    def _comes_late(self) -> bool: ...
     def refresh(self, on_replaced: Literal["raise", "reopen"] = "raise") -> bool: ...  # noqa: D102
     def _read_exact(self, key: tuple[Any, ...]) -> NDArray[Any]: ...
 
@@ -495,7 +498,8 @@ def _news(
         if timeout is not None and waited >= timeout:
             return
         time.sleep(pause if timeout is None else min(pause, timeout - waited))
-        pause = min(2 * pause, _LONGEST)
+        longest = _LONGEST_ELSEWHERE if array._comes_late else _LONGEST
+        pause = min(2 * pause, longest)
 
 
 def _read_parts(

@@ -7,7 +7,9 @@ from __future__ import annotations
 import math
 import operator
 import sys
+from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -142,7 +144,8 @@ def chunk_views(
     first = tuple(map(operator.floordiv, offset, chunks))
     last = grid_of(tuple(map(operator.add, offset, shape)), chunks)
     indices = chunk_indices(array.axial, first, last if array.size else first, order)
-    return ((index, array.chunk(index)) for index in _while_axes_stay(array, indices, len(shape)))
+    indices = _asked_ahead(array, _while_axes_stay(array, indices, len(shape)))
+    return ((index, array.chunk(index)) for index in indices)
 
 
 def iter_chunks(
@@ -156,16 +159,35 @@ def iter_chunks(
     first = tuple(map(operator.floordiv, start, chunks))
     # An empty selection meets no chunk.
     last = first if any(map(operator.eq, start, stop)) else grid_of(stop, chunks)
+    indices = chunk_indices(array.axial, first, last, order)
     return (
         # Step 1, as h5py gives.
         tuple(
             slice(max(i * c, low) - b, min((i + 1) * c, high) - b, 1)
             for i, c, b, low, high in zip(index, chunks, offset, start, stop, strict=True)
         )
-        for index in _while_axes_stay(
-            array, chunk_indices(array.axial, first, last, order), len(shape)
-        )
+        for index in _asked_ahead(array, _while_axes_stay(array, indices, len(shape)))
     )
+
+
+def _asked_ahead(array: Chunked, indices: Iterator[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+    """Yield indices of chunks; those that come from elsewhere are asked for many at a time."""
+    supply = array._store.now.supply
+    if supply is None:
+        yield from indices
+        return
+    # As many again are present, or come, while these are used.
+    most = max(1, min(supply.most // 4, config.max_memory // (4 * array.chunk_bytes)))
+    coming: deque[tuple[int, ...]] = deque()
+    while True:
+        if len(coming) <= most:
+            some = list(islice(indices, most))
+            if some:
+                supply.ahead(np.sort(array.axial.addresses(np.array(some, np.int64))))
+                coming.extend(some)
+        if not coming:
+            return
+        yield coming.popleft()
 
 
 # -- datasets of other libraries -----------------------------------------------------------------

@@ -351,6 +351,8 @@ class Host:
                 "writes elements within the bounds; do it in the process that has it open with "
                 "mode='r+' and call refresh() here, or open it with share=True"
             )
+        if array._store.now.why_read_only:
+            return ReadOnlyError(f"cannot {what} {array._name()}: {array._store.now.why_read_only}")
         if not array._store.now.is_forked:
             return ReadOnlyError(
                 f"cannot {what} {array._name()}: opened with mode 'r'; reopen with mode='r+'"

@@ -24,7 +24,6 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.attrs import encode_attrs
 from extarray.format.dtypes import check_dtype, clear_open_bytes
-from extarray.format.header import new_uuid
 from extarray.format.labels import known_dims
 from extarray.grid.chunking import check_chunks, check_shape
 from extarray.grid.order import check_order, table_bytes
@@ -338,9 +337,7 @@ def _wanted(
     kind = source.dtype if dtype is None else check_dtype(dtype)
     old = base._store.now.header
     extents = source.chunks if chunks is None else check_chunks(chunks, source.shape, kind.itemsize)
-    header = replace(
-        old,
-        uuid=new_uuid(),
+    header = old.renewed(
         dtype=kind,
         chunks=extents,
         order=old.order if order is None else check_order(order),

@@ -10,6 +10,7 @@ import operator
 import threading
 import weakref
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
@@ -37,7 +38,6 @@ from extarray.grid.tiles import tiles
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from numpy.typing import ArrayLike
 
@@ -49,7 +49,11 @@ if TYPE_CHECKING:
 __all__ = ["Alone", "Elements", "Shared"]
 
 _later = LazyImports(
-    {"extarray.storage.file_store": "FileStore", "extarray.storage.sharing": "FileElements Sharing"}
+    {
+        "extarray.fetched.store": "RemoteStore",
+        "extarray.storage.file_store": "FileStore",
+        "extarray.storage.sharing": "FileElements Sharing",
+    }
 )
 
 
@@ -71,7 +75,7 @@ class Alone:
 
     def open(
         self,
-        path: Path,
+        path: Any,
         mode: str,
         timeout: float | None,
         engine: str,
@@ -79,10 +83,12 @@ class Alone:
         verify: str | None,
         recover: bool | None = None,
     ) -> tuple[FileStore, Axial]:
-        """Open a pair of files."""
-        opened: tuple[FileStore, Axial] = _later.FileStore.open(
-            path, mode, timeout, engine, durability, verify, recover
-        )
+        """Open a pair of files, or what a server or a bucket has."""
+        opened: tuple[FileStore, Axial]
+        if isinstance(path, Path):
+            opened = _later.FileStore.open(path, mode, timeout, engine, durability, verify, recover)
+        else:
+            opened = _later.RemoteStore.open(path, engine, verify)
         return opened
 
     def serve(self, array: Any) -> None:

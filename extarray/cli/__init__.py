@@ -84,6 +84,7 @@ COMMANDS = {
     "mv": "files.mv",
     "rm": "files.rm",
     "pack": "files.pack",
+    "index": "files.index",
     "unpack": "files.unpack",
     "rechunk": "work.rechunk",
     "advise": "work.advise",

@@ -36,6 +36,7 @@ from extarray.formats.description import Description, described
 from extarray.formats.files import Claims, of_library
 from extarray.formats.registry import file_formats, format_of
 from extarray.formats.transfer import Format, Source, load, runs
+from extarray.remote.locations import is_url
 from extarray.storage.filesystem import has_files
 
 __all__ = ["Found", "elements_in", "export", "found_in", "import_"]
@@ -115,7 +116,7 @@ class Found(NamedTuple):
 @contextlib.contextmanager
 def found_in(text: str) -> Iterator[Found]:
     """Open the elements of a file, another array, or standard input."""
-    if has_files(text) or text.endswith(PAIR):
+    if has_files(text) or text.endswith(PAIR) or is_url(text):
         with opened(text) as a:
             view, description = described(a, None, [])
             yield Found(view, description, lambda name: found_in(str(a.path.with_name(name))))

@@ -19,6 +19,7 @@ from extarray.cli._command import (
     WrongCall,
     argument,
     array_path,
+    axis_of,
     choice,
     command,
     flag,
@@ -37,11 +38,12 @@ from extarray.common.terminal import print_text
 from extarray.format.suffixes import split_name
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
+from extarray.remote.locations import is_url
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import has_files, resolve_path
 from extarray.storage.filesystem import is_folder as is_folder_entry
 
-__all__ = ["copy", "ls", "mv", "pack", "rm", "tree", "unpack"]
+__all__ = ["copy", "index", "ls", "mv", "pack", "rm", "tree", "unpack"]
 
 
 # -- folders -------------------------------------------------------------------------------------
@@ -98,7 +100,7 @@ def _listed(path: str) -> list[_Entry]:
         with opened(path) as a:
             return [_Entry(a.path.name, path, False, a.info())]
     except ExtArrayError:
-        if not os.path.isfile(path):
+        if not (os.path.isfile(path) or is_url(path)):
             raise
     with opened_group(path) as group:
         return _packed(group)
@@ -293,22 +295,45 @@ def mv(source: str, target: str, overwrite: bool) -> None:
     "write an array, or a folder of arrays, to one file that is read in place",
     array_path("source", "SRC"),
     argument("target", "FILE"),
+    option(
+        "--order",
+        "ORDER",
+        "order of the chunks: address (default), hilbert, morton, or the number or name of an axis",
+        type=axis_of,
+        default="address",
+    ),
     OVERWRITE,
     details="FILE is an uncompressed ZIP file, usually with the suffix .xap, which appears when it "
-    "is complete; - writes to standard output.",
+    "is complete; - writes to standard output.  Chunks along a curve (hilbert, morton) need fewer "
+    "requests where FILE is read from a server.",
 )
-def pack(source: str, target: str, overwrite: bool) -> None:
+def pack(source: str, target: str, order: str | int, overwrite: bool) -> None:
     """Pack an array or a group."""
     import extarray as xa
 
     with opened_group(source) if is_group(source) else opened(source) as whole, wrong_calls():
         if target != "-":
-            xa.pack(whole, target, overwrite=overwrite)
+            xa.pack(whole, target, order=order, overwrite=overwrite)
             return
         with tempfile.TemporaryDirectory(prefix="extarray-pack-") as folder:
-            xa.pack(whole, os.path.join(folder, "packed.xap"))
+            xa.pack(whole, os.path.join(folder, "packed.xap"), order=order)
             with open(os.path.join(folder, "packed.xap"), "rb") as file:
                 shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
+
+
+@command(
+    "index",
+    "write an index of a folder of arrays, for readers on a web server or in a bucket",
+    array_path("folder", "FOLDER"),
+    details="The index, extarray-index.json, lists the arrays and groups in FOLDER and below, as "
+    "servers do not.  Groups keep it up to date.",
+)
+def index(folder: str) -> None:
+    """Write the index of a group."""
+    import extarray as xa
+
+    with wrong_calls():
+        xa.index_group(folder)
 
 
 @command(

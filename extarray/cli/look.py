@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
 from extarray.common.terminal import print_text, printable
 from extarray.grid.growth_map import axis_titles, segments
-from extarray.maintenance.group_files import packed_names
+from extarray.maintenance.group_index import names_in_group
 from extarray.storage.filesystem import has_files
 
 __all__ = [
@@ -57,8 +56,8 @@ def is_folder(path: str) -> bool:
 
 
 def is_group(path: str) -> bool:
-    """Tell whether a path names a folder, or a group in a packed file."""
-    return is_folder(path) or (not has_files(path) and packed_names(Path(path)) is not None)
+    """Tell whether a path names a folder, or a group in a packed file or elsewhere."""
+    return is_folder(path) or (not has_files(path) and names_in_group(path) is not None)
 
 
 def opened_group(path: str, mode: str = "r", timeout: float = 0.0) -> Any:

@@ -46,6 +46,13 @@ def _mapped_memory(value: Any) -> int | None:
     return number
 
 
+def _chunk_cache(value: Any) -> int:
+    number = parse_bytes(value)
+    if number < 1:
+        raise ArgumentError("chunk_cache must be at least 1 byte; chunks in use always stay")
+    return number
+
+
 def _half_of_memory() -> int:
     """Return half of the physical memory, in bytes."""
     found = physical_bytes()
@@ -61,6 +68,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "engine": partial(check_choice, name="engine", choices=ENGINES),
     "verify": partial(check_choice, name="verify", choices=VERIFICATIONS),
     "progress": check_progress,
+    "chunk_cache": _chunk_cache,
+    "disk_cache": parse_bytes,
 }
 
 
@@ -74,6 +83,8 @@ def _from_environment() -> dict[str, Any]:
         "engine": "auto",
         "verify": "write",
         "progress": False,
+        "chunk_cache": 64 * 1024**2,
+        "disk_cache": 4 * 1024**3,
     }
     for name, variable, convert in (
         ("threads", "EXTARRAY_NUM_THREADS", int),
@@ -83,6 +94,8 @@ def _from_environment() -> dict[str, Any]:
         ("max_result", "EXTARRAY_MAX_RESULT", str),
         ("engine", "EXTARRAY_ENGINE", str),
         ("verify", "EXTARRAY_VERIFY", str),
+        ("chunk_cache", "EXTARRAY_CHUNK_CACHE", str),
+        ("disk_cache", "EXTARRAY_DISK_CACHE", str),
     ):
         text = os.environ.get(variable)
         if text:
@@ -149,6 +162,13 @@ class Config:
         progress on a terminal or in a notebook.  A function is called instead, on any thread, with
         the bytes done and the total.  An operation in several passes starts again with each.
         Default: False.
+    chunk_cache : int
+        Bytes of chunks that stay in memory once they were fetched, for each array on a server or
+        in a bucket; the ones used least recently leave.  It counts where the array is opened.
+        Default: 64 MiB, or ``EXTARRAY_CHUNK_CACHE``.
+    disk_cache : int
+        Bytes of chunks that stay in a folder (``cache=`` of `open`), of all arrays in it together;
+        those used longest ago are removed.  Default: 4 GiB, or ``EXTARRAY_DISK_CACHE``.
 
     Examples
     --------

@@ -35,6 +35,7 @@ __all__ = [
     "PartnerError",
     "ReadOnlyError",
     "RecoveryWarning",
+    "RemoteError",
     "ReplacedError",
     "ReserveError",
     "ResultError",
@@ -205,6 +206,21 @@ class MissingError(StorageError, FileNotFoundError):
 
 class ReplacedError(MissingError):
     """The files of an open array were replaced, removed or moved, so it gets no more updates."""
+
+
+class RemoteError(StorageError, ConnectionError):
+    """A web server, a bucket, or the way there failed, again and again.
+
+    Attributes
+    ----------
+    filename : str
+        The URL, without user, password and query.
+    start, stop : int or None
+        Bytes of the object that were asked for: start ... stop - 1.
+    """
+
+    start: int | None = None
+    stop: int | None = None
 
 
 class RecoveryWarning(ExtArrayError, UserWarning):  # noqa: N818 -- Python says Warning

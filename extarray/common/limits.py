@@ -55,11 +55,21 @@ class Limits:
     progress_interval: float = 0.2
     #: Bytes to assign in memory between two calls of the user's progress function.
     progress_bytes: int = 1 << 26
+    #: Most bytes of a table of blobs to read at once, and to compare with its checksum.
+    table_bytes: int = 1 << 20
     #: Most chunks of a truncated file to inspect one by one.
     chunks_looked_at: int = 1 << 20
     # -- the server of `extarray view` -----------------------------------------------------------
     #: Seconds within which a whole request must arrive.
     request_patience: float = 10.0
+    # -- web servers and buckets ------------------------------------------------------------------
+    #: Seconds before a failed request is made again; each further attempt waits twice as long.
+    remote_pause: float = 0.2
+    #: The same where the server asks for fewer requests: libraries do not always tell how long it
+    #: wants to be left alone.
+    remote_pause_if_busy: float = 1.0
+    #: Most seconds before an attempt.
+    remote_pause_at_most: float = 60.0
     # -- advice on chunk shapes ------------------------------------------------------------------
     #: Most shapes whose cost is computed one row of the last axis at a time; up to this number,
     #: all are tried.

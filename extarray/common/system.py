@@ -63,6 +63,7 @@ __all__ = [
     "next_hole",
     "obstacle",
     "open_folder",
+    "open_memory",
     "open_nameless",
     "open_place",
     "physical_bytes",
@@ -409,22 +410,28 @@ def name_of_descriptor(fd: int) -> str:
     return f"/dev/fd/{fd}"
 
 
+def open_memory() -> int:
+    """Return the descriptor of an empty file in memory, or else of a temporary one without name."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("extarray")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
 def redirect_descriptors(about: os.stat_result) -> Iterator[int]:
     """Let each descriptor of a file lead to another file, in memory or else a temporary one.
 
     Yields the other file's descriptor once, to be filled; goes on when it is asked again.
     """
-    with contextlib.ExitStack() as stack:
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("extarray")
-            stack.callback(os.close, fd)
-        else:
-            fd = stack.enter_context(tempfile.TemporaryFile()).fileno()
+    fd = open_memory()
+    try:
         yield fd
         for name in os.listdir("/dev/fd"):
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.fstat(int(name)), about):
                     os.dup2(fd, int(name), inheritable=False)
+    finally:
+        os.close(fd)
 
 
 # -- processes and the machine -------------------------------------------------------------------

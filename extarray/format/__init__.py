@@ -2,6 +2,8 @@
 
 From the top down; each module uses only modules below it:
 
+``index``
+    The index of a group, for readers that cannot list: names, and attributes of groups.
 ``archive``
     Packed files: ZIP files that store the files of arrays uncompressed.
 ``fresh``
@@ -20,6 +22,8 @@ From the top down; each module uses only modules below it:
     Values of attributes as JSON: plain where JSON has them, others with a tag.
 ``superblock``
     Superblocks: the committed states, and checks of their values.
+``blobs``
+    Chunks in blobs: ``.xtz``, its blobs, and the table of their places.
 ``blocks``
     Notes of writers, and optional blocks: their directory, and the tables of writers and of
     checksums.
@@ -30,7 +34,7 @@ From the top down; each module uses only modules below it:
 ``dtypes``
     Storable data types, and their descriptions in JSON.
 ``suffixes``
-    Names of the two files: a stem, and one of two suffixes.
+    Names of the files of an array: a stem, and a suffix.
 ``constants``
     Places in the two files: offsets, sizes, numbers of slots.
 ``_superblock``

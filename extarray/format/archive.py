@@ -1,9 +1,10 @@
 """Packed files: ZIP files that store the files of arrays uncompressed.
 
-A member is a file of a pair, or the attributes of a group (``dataset.json``); an empty group has an
-entry for its folder.  Files that other programs add are ignored.  A single array without a folder
-and without ``dataset.json`` was packed as an array; anything else is a group.  The bytes of each
-``.xta`` begin at a multiple of `ALIGNMENT`, so that they can be mapped.
+A member is a file of a pair, the blobs of its chunks (``.xtz``), or the attributes of a group
+(``dataset.json``); an empty group has an entry for its folder.  Files that other programs add are
+ignored.  A single array without a folder and without ``dataset.json`` was packed as an array;
+anything else is a group.  The bytes of each ``.xta`` and ``.xtz`` begin at a multiple of
+`ALIGNMENT`, so that they can be mapped.
 
 Reading checks every claim: names must stay inside the group, members must be uncompressed and
 disjoint, and the two descriptions of each member must agree.
@@ -16,7 +17,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from extarray.common.errors import ArgumentError, CorruptError, FormatError
-from extarray.format.suffixes import DATA, PAIR
+from extarray.format.suffixes import BLOBS, DATA, PAIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,13 +28,15 @@ __all__ = [
     "MAGIC",
     "Member",
     "check_member_name",
+    "checked_member",
     "crc_of_zeros",
     "decode_archive",
+    "decode_directory",
     "encode_directory",
     "encode_member",
 ]
 
-#: The bytes of ``.xta`` begin at a multiple of this, which is at least a page on most systems.
+#: The bytes of chunks begin at a multiple of this, which is at least a page on most systems.
 ALIGNMENT = 1 << 14
 #: The file of a folder that holds the attributes of the group.
 ATTRS_NAME = "dataset.json"
@@ -49,7 +52,9 @@ _FIELD = struct.Struct("<HH")
 MAGIC = b"PK\3\4"
 _ENTRY_MAGIC, _END_MAGIC = b"PK\1\2", b"PK\5\6"
 _LARGE_END_MAGIC, _LOCATOR_MAGIC = b"PK\6\6", b"PK\6\7"
-_SUFFIXES = tuple(suffix.encode() for suffix in PAIR)
+# Suffixes of the files of arrays.
+_FILES = (*PAIR, BLOBS)
+_SUFFIXES = tuple(suffix.encode() for suffix in _FILES)
 _LARGE, _PADDING = 0x0001, 0xD935  # kinds of extra fields
 _IS_UTF8 = 0x800
 _UNIX = 3
@@ -94,7 +99,7 @@ def check_member_name(name: str) -> str | None:
     last = parts[-1]
     if name.endswith("/"):
         return None if not last.endswith(PAIR) and last != ATTRS_NAME else "it is a file"
-    if last == ATTRS_NAME or (last.endswith(PAIR) and last not in PAIR):
+    if last == ATTRS_NAME or (last.endswith(_FILES) and last not in _FILES):
         return None
     return "it belongs neither to an array nor to a group"
 
@@ -114,13 +119,17 @@ def _encoded(name: str) -> tuple[bytes, int]:
     return data, 0 if name.isascii() else _IS_UTF8
 
 
-def encode_member(name: str, size: int, crc: int, at: int) -> bytes:
-    """Return the local header of a member at offset `at`; bytes of ``.xta`` follow it, aligned."""
+def encode_member(name: str, size: int, crc: int, at: int, start: int | None = None) -> bytes:
+    """Return the local header of a member at offset `at`; bytes of chunks follow it, aligned.
+
+    They begin at `start` if that is given: where a header for at least this size ended.
+    """
     data, flags = _encoded(name)
     is_large = size >= _MOST
     extra = _FIELD.pack(_LARGE, 16) + struct.pack("<QQ", size, size) if is_large else b""
-    if name.endswith(DATA):
-        room = -(at + _LOCAL.size + len(data) + len(extra)) % ALIGNMENT
+    if name.endswith((DATA, BLOBS)):
+        end = at + _LOCAL.size + len(data) + len(extra)
+        room = -end % ALIGNMENT if start is None else start - end
         if room < _FIELD.size + 2:
             room += ALIGNMENT
         extra += _FIELD.pack(_PADDING, room - _FIELD.size) + struct.pack("<H", ALIGNMENT)
@@ -196,9 +205,40 @@ def decode_archive(read: Callable[[int, int], bytes], length: int) -> list[Membe
     ``read(n, at)`` returns `n` bytes from an offset on, or fewer at the end of the file.  Raise
     FormatError for a file that is not packed, CorruptError for one that is damaged or malicious.
     """
-    entries, end = _entries(read, length)
+    entries, _, end = _entries(read, length)
     members = [_checked(read, *entry) for entry in entries]
     members.sort(key=lambda member: member.offset)
+    _check_places(members, end)
+    return members
+
+
+def decode_directory(read: Callable[[int, int], bytes], length: int) -> list[Member]:
+    """Return the members that a packed file has by its directory alone, as `decode_archive` does.
+
+    The own headers of the members are not read: each is taken to end where the next one begins,
+    as `encode_member` puts them.  Whoever reads a member has to compare its header
+    (`checked_member`), or its content, with what is told here.
+    """
+    entries, offsets, end = _entries(read, length, only_directory=True)
+    next_ones = dict(zip(offsets, [*offsets[1:], end], strict=True))
+    members = []
+    for name, raw, size, crc, offset in entries:
+        start = next_ones[offset] - size
+        if start < offset + _LOCAL.size + len(raw):
+            _refuse(f"member {name!r} begins inside another one, or reaches into one")
+        members.append(Member(name, offset, start, size, crc))
+    members.sort(key=lambda member: member.offset)
+    _check_places(members, end)
+    return members
+
+
+def checked_member(read: Callable[[int, int], bytes], member: Member) -> Member:
+    """Return a member of `decode_directory` at the place that its own header tells."""
+    return _checked(read, member.name, member.name.encode(), member.size, member.crc, member.offset)
+
+
+def _check_places(members: Sequence[Member], end: int) -> None:
+    """Refuse members, sorted by offset, that overlap or reach beyond the end of all."""
     free = 0
     for member in members:
         if member.offset < free:
@@ -206,7 +246,6 @@ def decode_archive(read: Callable[[int, int], bytes], length: int) -> list[Membe
         free = member.start + member.size
     if free > end:
         _refuse(f"member {members[-1].name!r} reaches into the directory")
-    return members
 
 
 def _refuse(what: str) -> NoReturn:
@@ -244,14 +283,19 @@ def _end(read: Callable[[int, int], bytes], length: int) -> tuple[int, int, int]
 
 
 def _entries(
-    read: Callable[[int, int], bytes], length: int
-) -> tuple[list[tuple[str, bytes, int, int, int]], int]:
-    """Return (name, raw name, size, CRC, offset) of each member, and the end of the members."""
+    read: Callable[[int, int], bytes], length: int, only_directory: bool = False
+) -> tuple[list[tuple[str, bytes, int, int, int]], list[int], int]:
+    """Return (name, raw name, size, CRC, offset) of each member, and the end of the members.
+
+    In between come the offsets of all entries, in rising order, those of other files included.
+    With `only_directory`, nothing else is read.
+    """
     n, start, end = _end(read, length)
     directory = read(end - start, start)
     if len(directory) != end - start:
         _refuse("its directory is truncated")
     found, names, at = [], set(), 0
+    offsets = set()
     for _ in range(n):
         if at + _ENTRY.size > len(directory) or directory[at : at + 4] != _ENTRY_MAGIC:
             _refuse("its directory has fewer entries than the end record says")
@@ -265,11 +309,16 @@ def _entries(
         if at > len(directory):
             _refuse("its directory is truncated")
         if not _counts(raw):
-            if _counts(_own_name(read, offset, start)):  # or damage would hide a member
+            # Damage could hide a member.
+            if not only_directory and _counts(_own_name(read, offset, start)):
                 _refuse(f"member {raw!r} has another name in its own header")
+            if only_directory and _MOST in (packed, size, offset):
+                *_, offset = _large(extra, repr(raw), packed, size, offset)
+            offsets.add(offset)
             continue
         name = _name(raw, flags)
         packed, size, offset = _large(extra, name, packed, size, offset)
+        offsets.add(offset)
         if method or packed != size:
             _refuse(f"member {name!r} is compressed; only stored members can be read in place")
         if disk or offset + _LOCAL.size > start:
@@ -285,7 +334,7 @@ def _entries(
         found.append((name, raw, size, crc, offset))
     if at != len(directory):
         _refuse("its directory has more entries than the end record says")
-    return found, start
+    return found, sorted(offsets), start
 
 
 def _own_name(read: Callable[[int, int], bytes], offset: int, end: int) -> bytes:

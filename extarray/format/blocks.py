@@ -62,14 +62,20 @@ class BlockKind(enum.IntEnum):
 
     GROUP = 0  # commits of several arrays: the participants, and two pending states
     WRITERS = 1  # the table of the writers that share an array
+    BLOBS = 2  # chunks in blobs: their file and the table of their places
 
 
-BLOCK_BYTES = {BlockKind.GROUP: (1 + len(PENDING_SLOTS)) * BLOCK, BlockKind.WRITERS: BLOCK}
+BLOCK_BYTES = {
+    BlockKind.GROUP: (1 + len(PENDING_SLOTS)) * BLOCK,
+    BlockKind.WRITERS: BLOCK,
+    BlockKind.BLOBS: BLOCK,
+}
 ENTRY_BYTES = 16
 # In messages: "the block ..."
 BLOCK_NAMES = {
     BlockKind.GROUP: "for commits of several arrays",
     BlockKind.WRITERS: "for several writers",
+    BlockKind.BLOBS: "for chunks in blobs",
 }
 DIRECTORY_BYTES = ENTRY_BYTES * len(BlockKind)
 

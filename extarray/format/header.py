@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
+    "BLOBS_VERSION",
     "MAGIC",
     "VERSION",
     "Header",
@@ -43,15 +44,19 @@ __all__ = [
     "encode_seal",
     "header_bytes_of",
     "new_uuid",
+    "without_blobs",
 ]
 
 MAGIC = b"\x89XTA\r\n\x1a\n"
 VERSION = (2, 1)
+# Of arrays with chunks in blobs, which readers of format 2 must refuse.
+BLOBS_VERSION = (3, 0)
 
 _HEADER = struct.Struct("<8sHHI16sBcHIII")
 _SPARSE = 1
 _CHECKSUM_FLAG = 2
 _WORK_FLAG = 4
+_BLOBS_FLAG = 8
 _WORK_BYTES = 32
 
 
@@ -103,6 +108,7 @@ class Header:
     header_bytes: int = field(default=BLOCK, compare=False)
     content_bytes: int = field(default=0, compare=False)
     work: bytes = b""  # of the `rechunk` that made the array: see `extarray.array.rechunk`
+    blobs: str = ""  # JSON note on how chunks were put into blobs; "": there are none
 
     @property
     def ndim(self) -> int:
@@ -116,6 +122,20 @@ class Header:
         for extent in self.chunks:
             size *= extent
         return size
+
+    @property
+    def has_blobs(self) -> bool:
+        """True if chunks are in blobs, as in format 3."""
+        return self.version[0] == BLOBS_VERSION[0]
+
+    @property
+    def chunk_order(self) -> str | int | None:
+        """Order of the chunks in blobs, as it was asked for; None if the note does not tell."""
+        try:
+            found = json.loads(self.blobs)["order"]
+        except (ValueError, RecursionError, TypeError, KeyError):
+            return None
+        return found if isinstance(found, (str, int)) else None
 
     @property
     def first_extent(self) -> int:
@@ -152,6 +172,11 @@ class Header:
         """Offset of the directory of optional blocks."""
         return self.header_bytes + DIRECTORY_AT
 
+    def renewed(self, **changes: Any) -> Header:
+        """Return the header of another array, like this one but for the changes."""
+        fresh = {"uuid": new_uuid(), "version": VERSION, "work": b"", "blobs": ""}
+        return replace(self, **(fresh | changes))
+
     def superblock_offset(self, slot: int) -> int:
         """Return the offset of a superblock."""
         if slot < len(LIVE_SLOTS):
@@ -164,6 +189,9 @@ def encode_header(header: Header) -> bytes:
     description = json.dumps(encode_dtype(header.dtype), separators=(",", ":")).encode()
     variable = struct.pack(f"<{header.ndim}q", *header.chunks) + description + header.fill
     variable += header.work
+    if header.has_blobs:
+        note = header.blobs.encode()
+        variable += CHECKSUM.pack(len(note)) + note
     used = _HEADER.size + len(variable) + 4
     size = -(-used // BLOCK) * BLOCK
     fixed = _HEADER.pack(
@@ -175,13 +203,23 @@ def encode_header(header: Header) -> bytes:
         header.order.encode(),
         (_SPARSE if header.sparse else 0)
         | (_CHECKSUM_FLAG if header.checksum else 0)
-        | (_WORK_FLAG if header.work else 0),
+        | (_WORK_FLAG if header.work else 0)
+        | (_BLOBS_FLAG if header.has_blobs else 0),
         header.dtype.itemsize,
         len(description),
         0,
     )
     body = fixed + variable
     return body + struct.pack("<I", crc32c(body))
+
+
+def without_blobs(header: Header) -> Header:
+    """Return the header of the same array with its chunks in ``.xta``."""
+    if not header.has_blobs:
+        return header
+    seal = encode_seal(header.uuid)
+    is_random = CHECKSUM.pack(crc32(seal[: -CHECKSUM.size])) != seal[-CHECKSUM.size :]
+    return replace(header, version=(2, 0) if is_random else VERSION, blobs="")
 
 
 def header_bytes_of(data: bytes) -> int:
@@ -198,10 +236,10 @@ def decode_header(data: bytes) -> Header:
     (_, major, minor, size, uuid, ndim, order, flags, itemsize, description_bytes, _zero) = (
         _HEADER.unpack_from(data)
     )
-    if major > VERSION[0]:
+    if major > BLOBS_VERSION[0]:
         raise VersionError(
             f"written in format {major}.{minor}, but this version of extarray reads formats up to "
-            f"{VERSION[0]}; install a newer version"
+            f"{BLOBS_VERSION[0]}; install a newer version"
         )
     if major < VERSION[0]:
         raise VersionError(
@@ -211,6 +249,9 @@ def decode_header(data: bytes) -> Header:
         )
     work_bytes = _WORK_BYTES if flags & _WORK_FLAG else 0
     used = _HEADER.size + 8 * ndim + description_bytes + itemsize + work_bytes
+    note_at = used
+    if major == BLOBS_VERSION[0]:
+        used += 4 + int.from_bytes(data[used : used + 4], "little")
     if len(data) < used + 4 or size < used + 4 or size % BLOCK:
         raise CorruptError("the header is damaged: its lengths are inconsistent")
     (crc,) = struct.unpack_from("<I", data, used)
@@ -236,7 +277,8 @@ def decode_header(data: bytes) -> Header:
         version=(major, minor),
         header_bytes=size,
         content_bytes=used + 4,
-        work=bytes(data[at + itemsize : used]),
+        work=bytes(data[at + itemsize : note_at]),
+        blobs=data[note_at + 4 : used].decode(errors="replace"),
     )
     if (
         dtype.itemsize != itemsize
@@ -244,6 +286,7 @@ def decode_header(data: bytes) -> Header:
         or min(chunks, default=1) < 1
         or header.order not in ORDERS
         or header.chunk_bytes >= 2**63
+        or header.has_blobs != bool(flags & _BLOBS_FLAG and major == BLOBS_VERSION[0])
     ):
         raise CorruptError("the header is damaged: its values are invalid")
     return header

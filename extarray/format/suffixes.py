@@ -1,4 +1,4 @@
-"""Names of the two files of an array: a stem, and one of two suffixes."""
+"""Names of the files of an array: a stem, and a suffix."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "BLOBS",
     "DATA",
     "METADATA",
     "PACKED",
@@ -21,6 +22,8 @@ __all__ = [
 
 METADATA, DATA = ".xmd", ".xta"
 PAIR = (METADATA, DATA)
+# Chunks of a packed array in another order than that of their addresses.
+BLOBS = ".xtz"
 # The usual ending of a packed file, which may have any.
 PACKED = ".xap"
 

@@ -14,6 +14,8 @@ From the top down; each module uses only modules below it:
     One axis of a layout transformation: how source chunks, target chunks and steps lie along it.
 ``bounds``
     The plan of a growth or a cut: new bounds, segments, and elements that are new or cut off.
+``chunk_order``
+    Orders of chunks in a file: along a curve through the grid, or plane by plane.
 ``order``
     Orders of the elements inside a chunk: C, Fortran, Morton ("Z") and Hilbert ("H").  A new order
     needs an entry in `common.choices`, here (in `_AXES` or `_KEYS`), and in

@@ -16,11 +16,14 @@ Needs xarray, the extra ``[xarray]``.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from extarray.common.errors import ArgumentError, MissingExtraError
 from extarray.common.extras import require
 from extarray.common.on_error import OnError
+from extarray.fetched.paths import RemotePath, local_or_remote
 from extarray.format.suffixes import PACKED, PAIR, file_names
 from extarray.interop.xarray_options import Options
 from extarray.interop.xarray_store import (
@@ -60,6 +63,10 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Tell whether a path names an array, a packed file, or a folder of arrays."""
+        with suppress(ArgumentError, MissingExtraError):
+            found = local_or_remote(filename_or_obj)
+            if found is not None:  # other formats lie on servers, too
+                return found.packed() is not None or str(filename_or_obj).endswith(PAIR)
         try:
             path = Path(filename_or_obj)
         except TypeError:
@@ -79,21 +86,26 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         drop_variables: str | Iterable[str] | None = None,
         use_cftime: bool | None = None,
         decode_timedelta: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> Any:
         """Open an array, or a folder of arrays, as a dataset.
 
         Parameters
         ----------
         filename_or_obj : str or PathLike
-            A pair of files, with or without suffix, a folder, or a packed file.
+            A pair of files, with or without suffix, a folder, or a packed file; also a URL, as for
+            `extarray.open` and `extarray.open_group`.
         mask_and_scale, decode_times, decode_coords, drop_variables, use_cftime, decode_timedelta
             As for `xarray.open_dataset`.
         concat_characters : bool
             Decode byte strings with the attribute ``"_Encoding"``, and join the characters of texts
             in arrays that were made of netCDF (``"char_dim_name"`` says so).  Other arrays of
             single bytes are not joined.
+        storage_options, cache
+            For URLs, as for `extarray.open`.
         """
-        path = os.path.expanduser(filename_or_obj)
+        path = _place(filename_or_obj, storage_options, cache)
         return self._open(
             FolderStore(path) if is_group(path) else ArrayStore(path),
             mask_and_scale=mask_and_scale,
@@ -140,6 +152,8 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         *,
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        cache: str | os.PathLike[str] | None = None,
         **decoders: Any,
     ) -> dict[str, Any]:
         """Open a group and all groups below it as a dict of datasets by path.
@@ -152,14 +166,16 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
             As for `open_dataset`.
         group : str, optional
             Path of the group to begin with.
+        storage_options, cache
+            For URLs, as for `extarray.open`.
         """
-        path = os.path.expanduser(os.fspath(filename_or_obj))
+        path = _place(filename_or_obj, storage_options, cache)
         if group is not None and group.strip("/"):
-            path = os.path.join(path, group.strip("/"))
+            path = _below(path, group.strip("/"))
         datasets: dict[str, Any] = {}
         with OnError(_close_all, datasets):
             for name in groups_in(path):
-                store = FolderStore(os.path.join(path, name) if name else path, is_empty=True)
+                store = FolderStore(_below(path, name) if name else path, is_empty=True)
                 datasets[f"/{name}"] = self._open(store, drop_variables=drop_variables, **decoders)
         return datasets
 
@@ -186,6 +202,16 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         for name, dataset in datasets.items():
             tree[name].set_close(dataset._close)
         return tree
+
+
+def _place(given: Any, storage_options: Any, cache: Any) -> str | RemotePath:
+    """Return the path that a user has given."""
+    found = local_or_remote(given, storage_options, cache)
+    return os.path.expanduser(os.fspath(given)) if found is None else found
+
+
+def _below(path: str | RemotePath, name: str) -> str | RemotePath:
+    return os.path.join(path, name) if isinstance(path, str) else path / name
 
 
 def _close_all(datasets: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.common.on_error import OnError
+from extarray.fetched.paths import RemotePath
 from extarray.format.attrs import encode_attrs
 from extarray.format.labels import (
     CHARACTERS,
@@ -98,11 +99,11 @@ class Entry(NamedTuple):
     is_text: bool  # whether single bytes are characters of texts along the last axis
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], prefix: str = "") -> Entry:
+    def open(cls, path: str | os.PathLike[str] | RemotePath, prefix: str = "") -> Entry:
         """Open an array; unnamed axes get the default names of xarray, with a prefix."""
         manager = xr.backends.CachingFileManager(
             creation.open,
-            os.fspath(path),
+            path if isinstance(path, RemotePath) else os.fspath(path),
             mode="r",
             kwargs={"verify": config.verify},  # also used where the dataset is unpickled
         )
@@ -125,7 +126,7 @@ class Entry(NamedTuple):
             unlimited = attrs.pop(UNLIMITED) if isinstance(attrs.get(UNLIMITED), list) else []
             is_text = a.dtype == "S1" and attrs.pop(CHARACTERS, None) in own_names[-1:]
             return cls(
-                path=os.fspath(a.path),
+                path=str(a.path),
                 manager=manager,
                 name=name,
                 dims=named,
@@ -323,7 +324,7 @@ class ArrayStore(_Store):
         Path of the pair of files.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str] | RemotePath) -> None:
         self.entries = [Entry.open(path)]
 
     @property
@@ -379,12 +380,13 @@ class FolderStore(_Store):
     lows: dict[str, int]
     coords: set[str]
 
-    def __init__(self, folder: str | os.PathLike[str], is_empty: bool = False) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | os.PathLike[str] | RemotePath, is_empty: bool = False) -> None:
+        self.folder = folder if isinstance(folder, RemotePath) else Path(folder)
         self.entries = []
         paths = arrays_in(self.folder)
-        if not (paths or is_empty or (self.folder / DATASET).exists()):
-            raise MissingError(errno.ENOENT, "no arrays in this folder", os.fspath(folder))
+        is_empty |= isinstance(self.folder, Path) and (self.folder / DATASET).exists()
+        if not (paths or is_empty):
+            raise MissingError(errno.ENOENT, "no arrays in this folder", str(folder))
         with OnError(self.close):
             for path in paths:
                 self.entries.append(Entry.open(path, f"{path.stem}_"))
@@ -469,18 +471,18 @@ class FolderStore(_Store):
         return read_dataset_attrs(self.folder)
 
 
-def arrays_in(folder: Path) -> list[Path]:
+def arrays_in(folder: Any) -> list[Any]:
     """Return the sorted paths of the arrays in a folder or packed group."""
-    if folder.is_dir():
+    if isinstance(folder, Path) and folder.is_dir():
         return sorted(path.with_suffix("") for path in folder.glob(f"*{METADATA}"))
     with suppress(MissingError), open_group(folder) as group:
         return [folder / name for name, _ in group.arrays()]
     return []
 
 
-def is_group(path: str) -> bool:
+def is_group(path: Any) -> bool:
     """Tell whether a path names a group, in a folder or packed, and not a single array."""
-    if os.path.isdir(path):
+    if isinstance(path, str) and os.path.isdir(path):
         return True
     try:
         group = open_group(path)
@@ -495,13 +497,13 @@ def is_group(path: str) -> bool:
     return True
 
 
-def groups_in(path: str) -> list[str]:
+def groups_in(path: Any) -> list[str]:
     """Return the paths of a group and of all groups below it."""
     with open_group(path) as group:
         return ["", *(name for name, item in group.walk() if isinstance(item, Group))]
 
 
-def read_dataset_attrs(folder: Path) -> dict[str, Any]:
+def read_dataset_attrs(folder: Any) -> dict[str, Any]:
     """Return the attributes of a dataset; none if ``dataset.json`` is missing."""
     with open_group(folder) as group:
         return _known_attrs(group.attrs.asdict())

@@ -8,6 +8,10 @@ From the top down; a module uses only modules below it:
     ``check``: find damage in the files of an array, and repair it.
 ``packing``
     Packed files: pack arrays into one file, check it, and unpack it.
+``group_index``
+    Indexes of groups, for readers that cannot list a folder; and groups that such readers see.
+``blob_packing``
+    The chunks of an array that is packed in another order: blobs, and the table of their places.
 ``group_files``
     The files of groups: members in a folder or a packed file, and folders in the making.
 ``rechunk_report``

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
+import tempfile
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import ArgumentError, FormatError
+from extarray.fetched.downloads import download
+from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.maintenance.inspect import Survey
 from extarray.maintenance.packing import check_packed
 from extarray.maintenance.repair import Repair
@@ -19,16 +23,20 @@ from extarray.storage.pair import Pair
 from extarray.storage.report import Problem, Report
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from os import PathLike
     from pathlib import Path
 
     from extarray.common.arguments import Reported
+    from extarray.fetched.paths import RemotePath
 
 __all__ = ["check"]
 
 # A writer may be at work: only trouble that persists while the files stand still is damage.
 _ATTEMPTS = 100
 _PAUSE = 0.002
+# Copies of an array elsewhere that are checked while a writer is at work on it.
+_COPIES = 3
 
 
 def check(
@@ -38,6 +46,7 @@ def check(
     force: bool = False,
     *,
     progress: Reported = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Check the files of an array, and repair them where asked to.
 
@@ -45,7 +54,8 @@ def check(
     ----------
     path : str or PathLike
         With or without a trailing ``.xmd`` or ``.xta``.  A packed file (`pack`) is compared with
-        its checksums.
+        its checksums.  Also a URL, as for `open`: a packed file, or with `data` a pair, is
+        downloaded to a temporary folder.
     data : bool
         Read all chunks too, and compare them with their checksums if the array has any.
     repair : bool
@@ -57,6 +67,8 @@ def check(
     progress : bool or callable
         Show the progress of the comparison on a terminal or in a notebook; or a function that is
         called with the number of chunks compared so far and the total.
+    storage_options : mapping, optional
+        For a URL, as for `open`.
 
     Returns
     -------
@@ -97,6 +109,11 @@ def check(
     check_progress(progress)
     if force and not repair:
         raise ArgumentError("force=True requires repair=True")
+    there = local_or_remote(path, storage_options)
+    if there is not None:
+        if repair:
+            raise refuse_writing(there, "repair '{}'")
+        return _check_elsewhere(there, data, progress)
     where = resolve_path(path)
     pair = Pair(where)
     if not any(map(os.path.lexists, pair.names)):
@@ -134,6 +151,29 @@ def _look_at_packed(path: Path, data: bool, repair: bool, progress: Reported) ->
             return check_packed(packed, path, data, progress)
     except FormatError as error:
         return Report(path, [Problem("file", str(error), os.fspath(path), None, "error")])
+
+
+def _check_elsewhere(path: RemotePath, data: bool, progress: Reported) -> Report:
+    """Check a copy of an array elsewhere; copy it again if a writer was at work meanwhile."""
+    for _ in range(_COPIES):
+        with tempfile.TemporaryDirectory(prefix="extarray-check-") as folder:
+            name, url = download(path, folder, data)
+            report = check(name, data, progress=progress)
+        problems = [
+            dataclasses.replace(
+                problem,
+                **{
+                    key: getattr(problem, key).replace(url[0], url[1])
+                    for key in ("file", "what", "remedy")
+                },
+            )
+            for problem in report.problems
+        ]
+        if report.ok or path.packed() is not None:
+            break
+    shown: Any = path
+    unseen = [text.replace(url[0], url[1]) for text in report.unseen]
+    return dataclasses.replace(report, path=shown, problems=problems, unseen=unseen)
 
 
 def _look(pair: Pair, data: bool, progress: Reported) -> Survey:

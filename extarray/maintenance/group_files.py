@@ -14,11 +14,12 @@ import shutil
 import stat
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import ArgumentError, MissingError
 from extarray.common.system import EXCLUSIVE, NO_FOLLOW, NO_WAIT, exchange, lock_whole, open_folder
 from extarray.format.archive import ATTRS_NAME, check_member_name
+from extarray.format.index import INDEX_NAME
 from extarray.format.suffixes import METADATA, PAIR, file_names, is_of_pair, split_name
 from extarray.storage import lock
 from extarray.storage.filesystem import (
@@ -30,7 +31,7 @@ from extarray.storage.filesystem import (
     take_after,
     walk_folders,
 )
-from extarray.storage.names import Packed, making_file
+from extarray.storage.names import Packed, PackedNames, making_file
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
@@ -149,8 +150,8 @@ def write_whole(name: Path, data: bytes) -> None:
 class InPacked:
     """The members of a group in a packed file, or in a part of one."""
 
-    def __init__(self, packed: Packed, inner: str) -> None:
-        self.root = Path(packed.name) / inner
+    def __init__(self, packed: PackedNames, inner: str, root: Any) -> None:
+        self.root = root
         self._prefix = f"{inner}/" if inner else ""
         self._arrays, self._groups = packed.arrays, packed.groups
         self._inside: dict[str, dict[str, str]] = {}
@@ -162,12 +163,18 @@ class InPacked:
 
     def path(self, key: str) -> Path:
         """Return the path of a member, through the file."""
-        return self.root / key
+        path: Path = self.root / key
+        return path
 
     def kind(self, key: str) -> str | None:
         """Return whether a name is an array or a group; None if it is neither."""
         name = f"{self._prefix}{key}".removesuffix("/")
         return ARRAY if name in self._arrays else GROUP if name in self._groups else None
+
+    def array_names(self) -> list[str]:
+        """Return the names of all arrays in the group and below."""
+        start = self._prefix
+        return sorted(name[len(start) :] for name in self._arrays if name.startswith(start))
 
     def entries(self, key: str) -> list[tuple[str, str]]:
         """Return the names and kinds of the members of a group, sorted by name."""
@@ -210,7 +217,7 @@ def _foreign_files(folder: str | Path) -> Iterator[str]:
     """Yield the paths of files in or below a folder that belong to no array or group."""
     for where, _, files in walk_folders(folder):
         for name in files:
-            if name != ATTRS_NAME and not name.endswith(_ENDINGS):
+            if name not in (ATTRS_NAME, INDEX_NAME) and not name.endswith(_ENDINGS):
                 yield os.path.join(where, name)
 
 

@@ -55,7 +55,7 @@ from extarray.format.superblock import (
 from extarray.maintenance.salvage import MOST_RECORDS, Slot, WholeLog, read_log
 from extarray.storage.checksums import read_table
 from extarray.storage.lock import is_held
-from extarray.storage.pair import Pair, header_at
+from extarray.storage.pair import Pair, blobs_alone, header_at
 from extarray.storage.report import Problem
 from extarray.storage.states import StateReader
 
@@ -165,6 +165,8 @@ class MetadataSurvey:
     def _header_at(self, offset: int) -> tuple[Header, bytes]:
         """Return the header, or its copy, at an offset, and the bytes that encode it."""
         header, data = header_at(self.pair.metadata, offset)
+        if header.has_blobs:
+            raise blobs_alone(self.pair.names[0])
         if header.header_bytes > self.metadata_bytes:
             raise CorruptError("the header is damaged: it is longer than the file")
         return header, data[: header.content_bytes]

@@ -1,5 +1,9 @@
 """Packed files: pack the files of arrays into one, check it, and unpack it.
 
+``.xta`` is packed as it is.  If chunks are to have another order than that of their addresses,
+they are packed as blobs, in ``.xtz``, and ``.xta`` as its seal alone: readers of format 2 then find
+a pair whose version they refuse.
+
 Where the system has nameless files (Linux), a packed file has no name before it is whole, so an
 interruption leaves nothing.  The metadata of an array follow its chunks: only after copying them is
 it known whether their checksums can be trusted.
@@ -9,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import zlib
 from dataclasses import replace
@@ -31,6 +36,7 @@ from extarray.common.errors import (
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress
 from extarray.common.system import name_nameless, open_nameless
+from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.format.archive import (
     ATTRS_NAME,
     Member,
@@ -39,13 +45,25 @@ from extarray.format.archive import (
     encode_directory,
     encode_member,
 )
-from extarray.format.blocks import sums_capacity
+from extarray.format.blobs import blob_bytes, encode_blobs_block
+from extarray.format.blocks import BlockKind, sums_capacity
 from extarray.format.constants import LIVE_SLOTS
 from extarray.format.fresh import encode_fresh
-from extarray.format.header import decode_header, encode_seal
-from extarray.format.suffixes import DATA, METADATA, file_names
+from extarray.format.header import BLOBS_VERSION, decode_header, encode_seal, without_blobs
+from extarray.format.suffixes import BLOBS, DATA, METADATA, file_names
 from extarray.format.superblock import Superblock
 from extarray.grid.chunking import place_of
+from extarray.maintenance.blob_packing import (
+    ADDRESS,
+    BlobWriter,
+    axis_of,
+    check_order,
+    empty_chunks,
+    most_bytes,
+    refused,
+    sequence_of,
+    truncated,
+)
 from extarray.maintenance.group_files import making_folder
 from extarray.storage import lock
 from extarray.storage.checksums import Comparison, read_sums, read_table
@@ -86,9 +104,11 @@ if TYPE_CHECKING:
     from extarray.grid.bounds import Bounds
     from extarray.storage.store import Present
 
-__all__ = ["Part", "Snapshot", "check_packed", "unpack", "write_packed"]
+__all__ = ["Part", "Snapshot", "check_order", "check_packed", "unpack", "write_packed"]
 
 _PIECE = 1 << 22
+# Damaged chunks to report one by one.
+_MOST_DAMAGED = 100
 
 
 class Snapshot(NamedTuple):
@@ -129,9 +149,16 @@ def write_packed(
     path: Path,
     overwrite: bool,
     progress: Reported = True,
+    order: str | int = ADDRESS,
 ) -> None:
-    """Pack snapshots of arrays, and the attributes of groups."""
+    """Pack snapshots of arrays, and the attributes of groups, with chunks in an order.
+
+    An axis as the order concerns the arrays that have it.
+    """
     name = os.path.abspath(path)
+    orders = [_order_of(part.snapshot, order) for part in parts]
+    if orders and all(found is None for found in orders):
+        raise refused(order)
     with family("cannot pack '{}'", path):
         if os.path.lexists(name) and not overwrite:
             raise ExistsError(
@@ -145,8 +172,8 @@ def write_packed(
             Progress(max(1, total), "pack", check_progress(progress)) as line,
         ):
             packing = _Packing(file, line)
-            for part in parts:
-                packing.add_array(part)
+            for part, found in zip(parts, orders, strict=True):
+                packing.add_array(part, found)
             for group, attrs in groups.items():
                 if attrs is not None:
                     packing.add(f"{group}/{ATTRS_NAME}".lstrip("/"), attrs)
@@ -154,6 +181,12 @@ def write_packed(
                     packing.add(f"{group}/", b"")
             packing.end()
         sync_folders([target])
+
+
+def _order_of(was: Snapshot, order: str | int) -> str | int | None:
+    """Return the order for an array; None if it lacks the axis that the order names."""
+    dims = json.loads(was.attrs).get("dims")
+    return axis_of(order, was.header.ndim, dims)
 
 
 @contextlib.contextmanager
@@ -196,11 +229,10 @@ class _Packing:
 
     def add(self, name: str, data: bytes) -> None:
         """Add a file, with its bytes."""
-        self._begin(name, len(data), zlib.crc32(data))
-        self._file.write(data, self._members[-1].start)
+        self._file.write(data, self._begin(name, len(data), zlib.crc32(data)))
 
-    def _begin(self, name: str, size: int, crc: int) -> None:
-        """Write the head of a member, whose bytes follow."""
+    def _begin(self, name: str, size: int, crc: int) -> int:
+        """Write the head of a member, whose bytes follow; return where they begin."""
         problem = check_member_name(name)
         if problem is not None:
             raise FormatError(f"cannot pack {name!r}: {problem}")
@@ -209,38 +241,73 @@ class _Packing:
         self._file.write(head, self._at)
         self._members.append(Member(name, self._at, start, size, crc))
         self._at = start + size
+        return start
+
+    def _amend(self, size: int, crc: int) -> None:
+        """Write the head of the last member again, which has become shorter or has a sum now."""
+        name, at, start, _, _ = self._members[-1]
+        self._file.write(encode_member(name, size, crc, at, start), at)
+        self._members[-1] = Member(name, at, start, size, crc)
+        self._at = start + size
 
     def end(self) -> None:
         """Write the directory."""
         self._file.write(encode_directory(self._members, self._at), self._at)
 
-    def add_array(self, part: Part) -> None:
-        """Add the files of an array: chunks and seal, then fresh metadata."""
+    def add_array(self, part: Part, order: str | int | None) -> None:
+        """Add the files of an array: its chunks, then fresh metadata."""
         was = part.snapshot
-        header = replace(was.header, work=b"")
-        data_bytes = place_of(was.n_chunks, header.chunk_bytes)
-        seal = encode_seal(header.uuid)
-        at, name = self._at, part.name + DATA
-        size = data_bytes + len(seal)
+        header = without_blobs(replace(was.header, work=b""))
+        sequence = None
+        if order is not None and order != ADDRESS:
+            sequence = sequence_of(order, was.records, was.state.grid)
+            if np.array_equal(sequence, np.arange(was.n_chunks)):
+                sequence = None  # nothing to gain from blobs
+        blocks: dict[BlockKind, bytes] = {}
         with part.opened() as now:
             if now.header != was.header:
                 raise StorageError(
                     errno.EAGAIN, f"'{now.path}' was replaced while it was packed; pack it again"
                 )
             sums = _Sums(now, was.n_chunks)
-            self._begin(name, size, 0)
-            start = self._members[-1].start
-            crc = self._copy(now, was, data_bytes, start)
+            if sequence is None:
+                self._add_data(part.name, now, was)
+            else:
+                header = replace(header, version=BLOBS_VERSION, blobs=json.dumps({"order": order}))
+                blocks[BlockKind.BLOBS] = self._add_blobs(part.name, header, now, was, sequence)
             table = sums.still_right()
+        data_bytes = place_of(was.n_chunks, header.chunk_bytes)
+        image = fresh_image(was, header, data_bytes, table, blocks)
+        self.add(part.name + METADATA, bytes(image))
+
+    def _add_data(self, name: str, now: Present, was: Snapshot) -> None:
+        """Add ``.xta`` as it is."""
+        data_bytes = place_of(was.n_chunks, was.header.chunk_bytes)
+        seal = encode_seal(was.header.uuid)
+        size = data_bytes + len(seal)
+        start = self._begin(name + DATA, size, 0)
+        crc = self._copy(now, was, data_bytes, start)
         self._file.write(seal, start + data_bytes)
-        crc = zlib.crc32(seal, crc)
-        self._file.write(encode_member(name, size, crc, at), at)
-        self._members[-1] = Member(name, at, start, size, crc)
-        state = Superblock.first(
-            was.state.shape, was.state.grid, data_bytes, unclean=was.unclean, growth=was.growth
-        )._replace(offset=was.state.offset, sealed=True)
-        fresh = encode_fresh(header, state, was.records, was.attrs, LIVE_SLOTS[:1], sums=table)
-        self.add(part.name + METADATA, bytes(fresh.image))
+        self._amend(size, zlib.crc32(seal, crc))
+
+    def _add_blobs(
+        self, name: str, header: Header, now: Present, was: Snapshot, sequence: np.ndarray[Any, Any]
+    ) -> bytes:
+        """Add ``.xta`` as a seal alone, and chunks as blobs; return the block about them."""
+        self.add(name + DATA, encode_seal(header.uuid))
+        size = header.chunk_bytes
+        start = self._begin(name + BLOBS, most_bytes(was.n_chunks, size), 0)
+        writer = BlobWriter(
+            lambda data, at: self._file.write(data, start + at),
+            header,
+            f"'{now.path or name}'",
+            self._progress.add,
+        )
+        runs = now.written(place_of(was.n_chunks, size))
+        block = writer.write(now, sequence, empty_chunks(runs, was.n_chunks, size))
+        self._check_cuts(now, was)
+        self._amend(writer.size, writer.crc)
+        return encode_blobs_block(block, header.uuid)
 
     def _copy(self, now: Present, was: Snapshot, stop: int, to: int) -> int:
         """Copy bytes of chunks, keep holes as holes, and return the CRC-32 of all bytes."""
@@ -253,19 +320,37 @@ class _Packing:
                 # End pieces where large folios of the page cache end.
                 some = piece[: min(_PIECE - (to + first) % _PIECE, last - first)]
                 if now.read_into(some, first) < len(some):
-                    raise StorageError(errno.EIO, f"'{now.path}.xta' was truncated in the meantime")
+                    raise truncated(now)
                 crc = zlib.crc32(some, crc)
                 self._file.write(some, to + first)
                 first += len(some)
                 self._progress.add(len(some))
             at = last
+        self._check_cuts(now, was)
+        return crc_of_zeros(stop - at, crc)
+
+    def _check_cuts(self, now: Present, was: Snapshot) -> None:
+        """Raise if chunks may have been copied as holes that a cut has made."""
         if isinstance(now, Pair) and any(now.header.fill) and now.read_count() != was.cuts:
             raise StorageError(
                 errno.EAGAIN,
                 f"elements of '{now.path}' were cut off while it was packed; refresh() and pack "
                 "it again",
             )
-        return crc_of_zeros(stop - at, crc)
+
+
+def fresh_image(
+    was: Snapshot,
+    header: Header,
+    data_bytes: int,
+    sums: bytes | None,
+    blocks: Mapping[BlockKind, bytes],
+) -> bytearray:
+    """Return an ``.xmd`` that holds a snapshot alone, sealed."""
+    state = Superblock.first(
+        was.state.shape, was.state.grid, data_bytes, unclean=was.unclean, growth=was.growth
+    )._replace(offset=was.state.offset, sealed=True)
+    return encode_fresh(header, state, was.records, was.attrs, LIVE_SLOTS[:1], blocks, sums).image
 
 
 class _Sums:
@@ -327,7 +412,7 @@ def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> 
         member
         for name, pair in packed.arrays.items()
         if is_asked(name)
-        for member in (pair if data else pair[:1])
+        for member in (packed.members_of(name) if data else pair[:1])
     ]
     members += [m for group, m in packed.groups.items() if m and is_asked(group)]
     problems = []
@@ -341,8 +426,31 @@ def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> 
             except CorruptError as error:
                 what, remedy = str(error), "restore the file from a copy"
                 problems.append(Problem("chunk", what, packed.name, member.start, "error", remedy))
+    for name in packed.blobs if data else ():
+        if is_asked(name):
+            problems += _damaged_chunks(packed, name)
     unseen = [] if data else [f"chunks in '{packed.path}': extarray.check(path, data=True)"]
     return Report(path, problems, unseen=unseen)
+
+
+def _damaged_chunks(packed: Packed, name: str) -> Iterator[Problem]:
+    """Yield what is lost of an array with chunks in blobs."""
+    remedy = "restore the file from a copy"
+    more = 0
+    try:
+        with _opened(packed, name) as (store, _):
+            for n, error in enumerate(store.blobs.damaged()):
+                if n < _MOST_DAMAGED:
+                    what = str(error).partition("; restore")[0]
+                    boxes = (error.box,)
+                    yield Problem("chunk", what, packed.name, None, "error", remedy, boxes)
+                else:
+                    more += 1
+    except FormatError as error:
+        yield Problem("file", str(error), packed.name, None, "error", remedy)
+    if more:
+        what = f"{more} more chunks in '{packed.path}/{name}' are damaged"
+        yield Problem("chunk", what, packed.name, None, "error", remedy)
 
 
 # -- unpacking -----------------------------------------------------------------------------------
@@ -399,6 +507,10 @@ def unpack(
     array([1, 2, 3, 4])
     """
     check_flag(overwrite, "overwrite")
+    for given, act in ((file, "unpack '{}' from there"), (path, "unpack to '{}'")):
+        there = local_or_remote(given)
+        if there is not None:
+            raise refuse_writing(there, act)
     try:
         source = Path(os.fsdecode(file))
     except TypeError:
@@ -412,7 +524,7 @@ def unpack(
                 raise FormatError(
                     f"'{source}' is not a packed file: it does not begin as a ZIP file"
                 )
-            total = sum(data.size for _, data in packed.arrays.values())
+            total = sum(packed.members_of(name)[-1].size for name in packed.arrays)
             with Progress(max(1, total), "unpack", check_progress(progress)) as line:
                 if packed.alone is not None:
                     _unpack_array(packed, packed.alone, resolve_path(path), overwrite, line)
@@ -478,13 +590,33 @@ def _held(making: Publication, path: Path) -> Iterator[None]:
 
 
 def _metadata_of(packed: Packed, name: str) -> tuple[Header, bytes]:
-    """Return the header of an array and its ``.xmd``, after comparing that with its CRC."""
+    """Return the header of an array and the ``.xmd`` to unpack, once its CRC was compared."""
     member = packed.arrays[name][0]
     image = packed.read(member)
     try:
-        return decode_header(image), image
+        header = decode_header(image)
     except FormatError as error:
         raise type(error)(f"'{packed.path}', '{member.name}': {error}") from None
+    if not header.has_blobs:
+        return header, image
+    with _opened(packed, name) as (store, axial):
+        now = store.now
+        header = without_blobs(now.header)
+        found = read_table(now.metadata, now.header, None) if header.checksum else None
+        sums = None
+        if found is not None and not found[0]:
+            sums = read_sums(now.metadata, found[1], 0, axial.size).astype("<u4").tobytes()
+        was, data_bytes = Snapshot.of(now, axial), now.state.data_bytes
+        return header, bytes(fresh_image(was, header, data_bytes, sums, {}))
+
+
+@contextlib.contextmanager
+def _opened(packed: Packed, name: str) -> Iterator[tuple[FileStore, Axial]]:
+    """Open an array of a packed file for the length of a block."""
+    path = Path(packed.name) / name
+    store, axial = FileStore.open(path, "r", 0, "pread", "flush", "write")
+    with contextlib.closing(store):
+        yield store, axial
 
 
 def _unpack_pair(
@@ -495,16 +627,45 @@ def _unpack_pair(
     progress: Progress,
 ) -> None:
     """Write the bytes of a pair of files and bring them to the disk."""
-    chunks = packed.arrays[name][1]
     (header, image), (metadata, data) = found, files
-    if header.sparse:
-        data.truncate(chunks.size)
-    elif chunks.size:
-        data.extend(0, chunks.size)  # so that later writes never find the disk full
-    packed.copy(chunks, lambda at, piece: data.write(piece, at), progress.add)
+    if name in packed.blobs:
+        _unpack_blobs(packed, name, header, data, progress)
+    else:
+        chunks = packed.arrays[name][1]
+        _make_room(data, chunks.size, header)
+        packed.copy(chunks, lambda at, piece: data.write(piece, at), progress.add)
     data.datasync()
     metadata.write(image, 0)
     metadata.datasync()
+
+
+def _make_room(data: File, size: int, header: Header) -> None:
+    """Give ``.xta`` its length."""
+    if header.sparse:
+        data.truncate(size)
+    elif size:
+        data.extend(0, size)  # so that later writes never find the disk full
+
+
+def _unpack_blobs(
+    packed: Packed, name: str, header: Header, data: File, progress: Progress
+) -> None:
+    """Write each chunk to the place that its address gives."""
+    size, seal = header.chunk_bytes, encode_seal(header.uuid)
+    step, rest = blob_bytes(size), packed.blobs[name].size
+    with _opened(packed, name) as (store, axial):
+        end = place_of(axial.size, size)
+        _make_room(data, end + len(seal), header)
+        for address, chunk in store.blobs.all_chunks():
+            at = place_of(address, size)
+            if chunk is not None:
+                data.write(chunk, at)
+                progress.add(step)
+                rest -= step
+            elif any(header.fill):
+                data.fill(header.fill, at, at + size)
+        data.write(seal, end)
+    progress.add(rest)
 
 
 def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:

@@ -25,7 +25,6 @@ from extarray.common.errors import (
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress, say
 from extarray.format._crc import crc32c
-from extarray.format.header import new_uuid
 from extarray.format.suffixes import file_names
 from extarray.grid.policy import EXACT
 from extarray.grid.tiles import tiles
@@ -277,15 +276,12 @@ class Transformation:
         if i + 1 >= len(self.passes):
             return self.header
         dtype = self.source.dtype
-        return replace(
-            self.header,
-            uuid=new_uuid(),
+        return self.header.renewed(
             dtype=dtype,
             chunks=self.passes[i].target_chunks,
             order="C",
             fill=bytes(dtype.itemsize),
             checksum=False,
-            work=b"",
         )
 
     def _begin(self, paths: list[Path], i: int) -> Any:

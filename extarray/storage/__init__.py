@@ -26,6 +26,8 @@ From the top down; a module uses only modules below it:
     checksums.
 ``following``
     Updates of a pair of files to later commits.
+``blobs``
+    Chunks in blobs of a local file: their table, their bytes, and a provider of them.
 ``lock``
     The locks of writers: advisory, on the open file description of ``.xmd``; the policies in
     ``file_store`` and ``sharing`` take them.

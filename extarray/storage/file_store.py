@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from extarray._core._file import Sieve
 from extarray._core._history import record_at
 from extarray._core._mapping import Users
-from extarray._core._supply import Trust
+from extarray._core._supply import Supply, Trust
 from extarray.common.arguments import check_choice
 from extarray.common.choices import VERIFICATIONS
 from extarray.common.config import config
@@ -43,11 +43,12 @@ from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
 from extarray.common.waiting import attempts, end_of
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
-from extarray.format.header import Header
+from extarray.format.header import Header, encode_seal
 from extarray.format.suffixes import file_names
 from extarray.format.superblock import Superblock
 from extarray.grid.chunking import place_of
 from extarray.storage import lock
+from extarray.storage.blobs import Blobs, ShadowProvider, make_shadow
 from extarray.storage.checksums import Sums
 from extarray.storage.filesystem import (
     File,
@@ -74,7 +75,7 @@ from extarray.storage.names import (
 )
 from extarray.storage.new_axis import add_axis, renew_uuid
 from extarray.storage.other_hosts import see_newest
-from extarray.storage.pair import Pair
+from extarray.storage.pair import Pair, blobs_alone
 from extarray.storage.reading import PairReader
 from extarray.storage.space import Allocator
 from extarray.storage.states import ATTEMPTS, Unvouched, WholeState, looks
@@ -175,7 +176,11 @@ class FileStore(PairReader):
     ----------
     space, group
         Parts besides those of every reader; `group` is the share in a commit of several arrays.
+    blobs : Blobs
+        Chunks of a packed array in another order than that of their addresses; others lack it.
     """
+
+    blobs: Blobs
 
     def __init__(self, pair: Pair, writers: FileWriters | None = None) -> None:
         super().__init__(pair)
@@ -439,6 +444,9 @@ class FileStore(PairReader):
             found = self.states.newest_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
+        if pair.header.has_blobs:
+            return self._open_blobs(found, engine)
+        pair.blobs.close()  # of a name that means nothing to format 2
         try:
             if not pair.packed_as:
                 pair.data = open_data((metadata, data), pair.header.uuid, flags)
@@ -555,6 +563,44 @@ class FileStore(PairReader):
                 break
         return found
 
+    def _open_blobs(self, found: WholeState, engine: str) -> Axial:
+        """Open an array whose chunks are in blobs, in a state of its metadata."""
+        pair = self.now
+        if not pair.packed_as:
+            raise blobs_alone(pair.metadata.name)
+        if pair.blobs.closed:
+            raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
+        if not found.state.sealed:
+            raise CorruptError(f"'{pair.path}': the state of a packed array is not sealed")
+        seal = encode_seal(pair.header.uuid)
+        if pair.data.length != len(seal) or pair.data.read(len(seal), 0) != seal:
+            raise PartnerError(f"'{pair.path}.xta' is not the array's seal alone: it is damaged")
+        pair.state, pair.extents, pair.attrs = found.state, found.extents, found.attrs
+        pair.unclean = found.state.unclean
+        try:
+            self.blobs = Blobs(
+                pair.metadata, pair.blobs, pair.header, found.state, found.axial,
+                f"{pair.path}.xtz", pair.verify != "never",
+            )  # fmt: skip
+        except CorruptError as error:
+            raise type(error)(f"'{pair.path}': {error}") from None
+        self._cast_shadow(engine)
+        in_children(self, type(self)._cast_shadow)
+        return found.axial
+
+    def _cast_shadow(self, engine: str | None = None) -> None:
+        """Give this process its own memory for the chunks of blobs, and their provider."""
+        pair = self.now
+        if pair.blobs.closed:
+            return
+        pair.data.close(alone=True)
+        pair.data = make_shadow(pair.state.data_bytes, pair.header.uuid)
+        if engine is not None:  # not in a forked child
+            pair.engine = choose_engine(engine, pair.data, False)
+        provider = ShadowProvider(self.blobs, pair.data)
+        pair.supply = Supply(provider, pair.header.chunk_bytes, config.max_memory)
+        pair.map(pair.state.data_bytes)
+
     def _find_unvouched(self, found: WholeState) -> Unvouched | None:
         """Return the elements that nothing vouches for; None if there is or may be a writer."""
         pair = self.now
@@ -587,6 +633,7 @@ class FileStore(PairReader):
                     f"read-only; use extarray.unpack('{packed.path}', path)"
                 )
             inner, pair.metadata, pair.data = packed.open_pair(pair.path, pair.verify)
+            pair.blobs = packed.open_blobs(inner)
             pair.path = packed.path / inner
             pair.names = packed.name, packed.name
             pair.packed_as = f"{packed.name}/{inner}"

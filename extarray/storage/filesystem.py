@@ -23,6 +23,7 @@ from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     ExistsError,
+    ReadOnlyError,
     StaleWarning,
     StorageError,
     storage_error,
@@ -265,8 +266,11 @@ def resolve_path(path: Any) -> Path:
         ) from None
     if isinstance(text, bytes):
         text = os.fsdecode(text)
-    if _IS_ADDRESS.match(text):
-        raise ArgumentError(f"path {path!r} is a URL; arrays are local files")
+    if address := _IS_ADDRESS.match(text):  # whose rest may be secret
+        raise ReadOnlyError(
+            f"the path is a URL ({address[0]}...), and arrays there can only be "
+            "opened for reading: write to a file, and upload it"
+        )
     if text.endswith(PAIR):
         text = text[:-4]
         if text.endswith(PAIR):  # a.path would lead elsewhere

@@ -31,7 +31,15 @@ from extarray.common.errors import (
 )
 from extarray.common.system import NO_WAIT
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
-from extarray.format.suffixes import DATA, METADATA, PAIR, is_of_pair, split_name, without_suffix
+from extarray.format.suffixes import (
+    BLOBS,
+    DATA,
+    METADATA,
+    PAIR,
+    is_of_pair,
+    split_name,
+    without_suffix,
+)
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
@@ -59,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAPPABLE",
     "Packed",
+    "PackedNames",
     "Publication",
     "is_pass",
     "left_files",
@@ -660,7 +669,70 @@ def _opened(name: str, flags: int) -> Iterator[File | None]:
 # -- packed files --------------------------------------------------------------------------------
 
 
-class Packed:
+class PackedNames:
+    """The names of the members of a packed file, wherever it lies.
+
+    Attributes
+    ----------
+    arrays : dict
+        ``.xmd`` and ``.xta`` of each array, by its path in the file.
+    blobs : dict
+        ``.xtz`` of the arrays whose chunks are in blobs.
+    groups : dict
+        Attributes of each group, or None, by its path in the file ("" for the root).
+    alone : str or None
+        The packed array, if there is one and no group.
+    """
+
+    arrays: dict[str, tuple[Member, Member]]
+    blobs: dict[str, Member]
+    groups: dict[str, Member | None]
+    alone: str | None
+
+    def take_members(self, path: object, members: Sequence[Member]) -> None:
+        """Take the members of the file with a path; raise PartnerError if a partner is missing."""
+        files = {member.name: member for member in members}
+        self.arrays = {}
+        self.blobs = {}
+        self.groups = {"": files.get(ATTRS_NAME)}
+        for member in members:
+            stem, suffix = member.name[:-4], member.name[-4:]
+            if suffix in PAIR:
+                partner = files.get(stem + (DATA if suffix == METADATA else METADATA))
+                if partner is None:
+                    raise PartnerError(f"'{path}': the partner of '{member.name}' is missing in it")
+                if suffix == METADATA:
+                    self.arrays[stem] = member, partner
+            elif suffix == BLOBS and stem + METADATA in files:
+                self.blobs[stem] = member
+            folder = os.path.dirname(member.name)
+            while folder and folder not in self.groups:
+                self.groups[folder] = files.get(f"{folder}/{ATTRS_NAME}")
+                folder = os.path.dirname(folder)
+        only = list(self.arrays)
+        is_alone = len(only) == 1 and "/" not in only[0] and not any(self.groups.values())
+        self.alone = only[0] if is_alone else None
+
+    def chosen(self, path: object, inner: str) -> tuple[str, tuple[Member, Member]]:
+        """Return an array's path in the file, and its members; "" means the only array.
+
+        Raise MissingError if there is no such array; `path` is that of the file.
+        """
+        name = inner or self.alone
+        pair = None if name is None else self.arrays.get(name)
+        if name is not None and pair is not None:
+            return name, pair
+        names = ", ".join(map(repr, sorted(self.arrays)[:_MOST_NAMES]))
+        what = f"it is a packed group, with {len(self.arrays)} arrays"
+        if self.arrays:
+            what += f", such as {names}: open one as '{path}/{min(self.arrays)}', or all "
+            what += f"with extarray.open_group('{path}')"
+        if inner:
+            what = f"no array {inner!r} in '{path}': {what}"
+        raise MissingError(errno.ENOENT, what, f"{path}/{inner}" if inner else str(path))
+
+
+class Packed(PackedNames):
     """An open packed file and the names of its members.
 
     Parameters
@@ -673,12 +745,6 @@ class Packed:
     ----------
     name : str
         The absolute path.
-    arrays : dict
-        ``.xmd`` and ``.xta`` of each array, by its path in the file.
-    groups : dict
-        Attributes of each group, or None, by its path in the file ("" for the root).
-    alone : str or None
-        The packed array, if there is one and no group.
 
     Raises
     ------
@@ -702,24 +768,7 @@ class Packed:
                 _known.clear()
             _known[key] = found
         members, self._compared = found
-        files = {member.name: member for member in members}
-        self.arrays: dict[str, tuple[Member, Member]] = {}
-        self.groups: dict[str, Member | None] = {"": files.get(ATTRS_NAME)}
-        for member in members:
-            stem, suffix = member.name[:-4], member.name[-4:]
-            if suffix in PAIR:
-                partner = files.get(stem + (DATA if suffix == METADATA else METADATA))
-                if partner is None:
-                    raise PartnerError(f"'{path}': the partner of '{member.name}' is missing in it")
-                if suffix == METADATA:
-                    self.arrays[stem] = member, partner
-            folder = os.path.dirname(member.name)
-            while folder and folder not in self.groups:
-                self.groups[folder] = files.get(f"{folder}/{ATTRS_NAME}")
-                folder = os.path.dirname(folder)
-        only = list(self.arrays)
-        is_alone = len(only) == 1 and "/" not in only[0] and not any(self.groups.values())
-        self.alone = only[0] if is_alone else None
+        self.take_members(path, members)
 
     @classmethod
     @contextlib.contextmanager
@@ -749,17 +798,7 @@ class Packed:
         Return its path in the file, ``.xmd`` and ``.xta``.  Compare ``.xmd`` with its checksum,
         unless `verify` is "never".
         """
-        inner = self.inner(path) or self.alone
-        pair = None if inner is None else self.arrays.get(inner)
-        if inner is None or pair is None:
-            names = ", ".join(map(repr, sorted(self.arrays)[:_MOST_NAMES]))
-            what = f"it is a packed group, with {len(self.arrays)} arrays"
-            if self.arrays:
-                what += f", such as {names}: open one as '{self.path}/{min(self.arrays)}', or all "
-                what += f"with extarray.open_group('{self.path}')"
-            if inner:
-                what = f"no array {inner!r} in '{self.path}': {what}"
-            raise MissingError(errno.ENOENT, what, os.fspath(path))
+        inner, pair = self.chosen(self.path, self.inner(path))
         opened: list[File] = []
         try:
             for member in pair:
@@ -776,6 +815,18 @@ class Packed:
             raise
         metadata, data = opened
         return inner, metadata, data
+
+    def members_of(self, name: str) -> tuple[Member, ...]:
+        """Return the files of an array, ``.xmd`` first."""
+        blobs = self.blobs.get(name)
+        return self.arrays[name] if blobs is None else (*self.arrays[name], blobs)
+
+    def open_blobs(self, inner: str) -> File:
+        """Open the ``.xtz`` of an array; return a closed file if it has none."""
+        member = self.blobs.get(inner)
+        if member is None:
+            return File()
+        return File.open(self.name, os.O_RDONLY, start=member.start, size=member.size)
 
     def read(self, member: Member) -> bytes:
         """Read a whole member and compare it with its checksum."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extarray._core._mapping import Counter, Region
-from extarray.common.errors import FormatError, MissingError, TruncatedError
+from extarray.common.errors import FormatError, MissingError, TruncatedError, VersionError
 from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT, boot_id
 from extarray.format.blocks import (
@@ -24,7 +24,14 @@ from extarray.format.blocks import (
     encode_place,
 )
 from extarray.format.constants import BLOCK, CUTS_BYTES, PLACE_BYTES, SEAL_BYTES
-from extarray.format.header import MAGIC, VERSION, Header, decode_header, header_bytes_of
+from extarray.format.header import (
+    BLOBS_VERSION,
+    MAGIC,
+    VERSION,
+    Header,
+    decode_header,
+    header_bytes_of,
+)
 from extarray.format.suffixes import DATA, METADATA
 from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage.checksums import read_table
@@ -43,24 +50,32 @@ if TYPE_CHECKING:
 
     from extarray.format.superblock import Superblock
 
-__all__ = ["PASSED_ON", "Pair", "header_at"]
+__all__ = ["PASSED_ON", "Pair", "blobs_alone", "header_at"]
 
 # Flag in the number of cuts of a replaced ``.xmd``: its successor continues the count.
 PASSED_ON = 1 << 63
 
-# The beginning of every readable header.
-_MAGIC = MAGIC + VERSION[0].to_bytes(2, "little")
+# The beginnings of readable headers.
+_MAGICS = tuple(MAGIC + version[0].to_bytes(2, "little") for version in (VERSION, BLOBS_VERSION))
 
 
 def header_at(file: File, offset: int) -> tuple[Header, bytes]:
     """Read the header of ``.xmd``, or its copy, at an offset; return it and its bytes."""
     data = file.read(BLOCK, offset)
-    if len(data) == BLOCK and data.startswith(_MAGIC):
+    if len(data) == BLOCK and data.startswith(_MAGICS):
         # A dtype description of many fields makes a header of several blocks.
         wanted = min(header_bytes_of(data), file.length)
         if wanted > BLOCK:
             data = file.read(wanted, offset)
     return decode_header(data), data
+
+
+def blobs_alone(name: str) -> VersionError:
+    """Return the error for an ``.xmd`` outside of the packed file with the blobs of its array."""
+    return VersionError(
+        f"'{name}' comes from a packed file whose chunks are in another order, and is read in that "
+        "file alone; extarray.unpack makes files that can grow"
+    )
 
 
 class Pair(Present):
@@ -70,12 +85,17 @@ class Pair(Present):
     ----------
     path : Path
         Without suffix.
+    names : tuple of str, optional
+        See below; by default those that the path tells.
 
     Attributes
     ----------
     names : tuple of str
         Absolute names of ``.xmd`` and ``.xta``, since the working directory may change.
     metadata, data : File
+    blobs : File
+        ``.xtz`` of a packed array with chunks in blobs, which `supply` brings to `data`, memory;
+        otherwise a closed file.
     extents : list of int
         Extents of the growth log.
     names_given, names_found : bool
@@ -91,12 +111,13 @@ class Pair(Present):
     packed_as = ""
     _resolved: tuple[Sequence[str], str, str, str] | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, names: tuple[str, str] | None = None) -> None:
         super().__init__("r", "mmap", 1 << 21)
         self.path = path
         self.metadata = File()
         self.data = File()
-        self.names = absolute_names(path)
+        self.blobs = File()
+        self.names = absolute_names(path) if names is None else names
         self.extents: list[int] = []
 
     @property
@@ -231,6 +252,11 @@ class Pair(Present):
 
     # -- data ------------------------------------------------------------------------------------
 
+    @property
+    def stored(self) -> File:
+        """The file that holds the chunks: ``.xta``, or ``.xtz``."""
+        return self.data if self.blobs.closed else self.blobs
+
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""
         self.check_length()
@@ -274,4 +300,4 @@ class Pair(Present):
     def close(self) -> None:
         """Close the files without synchronizing them."""
         self.region = self.cuts = None
-        close_all(self.metadata, self.data)
+        close_all(self.metadata, self.data, self.blobs)

@@ -43,6 +43,7 @@ class PairReader:
     Parameters
     ----------
     pair : Pair
+    states : StateReader, optional
 
     Attributes
     ----------
@@ -59,9 +60,9 @@ class PairReader:
     unvouched: Unvouched | None = None
     names_as_yet: tuple[str, str] | None = None
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Pair, states: StateReader | None = None) -> None:
         self.now = pair
-        self.states = states = StateReader(pair)
+        self.states = states = states or StateReader(pair)
         self.following = Follower(pair, states)
         self.commits = commits = Committer(pair, states)
         self.chunk_sums = SumKeeper(pair, commits)
@@ -189,7 +190,7 @@ class PairReader:
         The system may update the time late while a writer stores through a mapping.
         """
         pair = self.now
-        return pair.state.sequence, pair.data.stat().st_mtime_ns
+        return pair.state.sequence, pair.stored.stat().st_mtime_ns
 
     @property
     def metadata_bytes(self) -> int:
@@ -198,15 +199,20 @@ class PairReader:
 
     @property
     def file_bytes(self) -> int:
-        """Bytes of ``.xta``, including holes."""
-        return self.now.data.length
+        """Bytes of the file of the chunks, including holes."""
+        return self.now.stored.length
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes that ``.xta`` takes on disk."""
-        data = self.now.data
+        """Bytes that the file of the chunks takes on disk."""
+        data = self.now.stored
         blocks = disk_bytes(data.stat())
         return min(blocks, data.length) if self.now.packed_as else blocks
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Nothing: files are here."""
+        return {}
 
     # -- ends ------------------------------------------------------------------------------------
 

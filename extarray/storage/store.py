@@ -207,6 +207,8 @@ class Present:
         In mode "r+": this process writes elements inside the bounds, and others commit.
     handed_out : bool
         The array was pickled while writable, so unpickled copies may write, too.
+    why_read_only : str
+        For what nobody can write to: the reason, and what to do instead.
     """
 
     header: Header
@@ -216,6 +218,7 @@ class Present:
     path: Path | None = None
     is_durable = sends_writes = is_forked = unclean = hollow = False
     elements_only = handed_out = False
+    why_read_only = ""
     region: Region | None = None
     held: Held | None = None
     sums: Sums | None = None
@@ -342,6 +345,8 @@ class Reader(Protocol):
     def file_bytes(self) -> int: ...
     @property
     def disk_bytes(self) -> int: ...
+    @property
+    def traffic(self) -> dict[str, int]: ...  # facts of arrays whose chunks come from elsewhere
 
     def drop_copies(self) -> None: ...
 

@@ -16,8 +16,10 @@ import numpy as np
 from extarray.array.creation import open as open_array
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_attrs, format_bytes, format_fill
+from extarray.fetched.paths import local_or_remote
 from extarray.format.suffixes import METADATA, file_names, split_name, without_suffix
-from extarray.maintenance.group_files import is_in_the_making, packed_names
+from extarray.maintenance.group_files import is_in_the_making
+from extarray.maintenance.group_index import names_in_group
 from extarray.storage.filesystem import has_files, walk_folders
 from extarray.view.coordinates import Coordinate, coordinate_of
 from extarray.view.encoding import PARTS, Choice, choices_of, text_of
@@ -36,7 +38,7 @@ class Exhibit:
     path : path
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: Any) -> None:
         self.array: Any = open_array(path, mode="r", engine="pread")  # see `planes`
         # A page may know the revision of an earlier server, or of an array closed meanwhile.
         self.revision = secrets.randbits(48)
@@ -77,9 +79,9 @@ class Gallery:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         text = os.fspath(path)
-        self.title = str(path)
-        self._root = Path(text)
-        self._packed = None if has_files(text) else packed_names(self._root)
+        self._root: Any = local_or_remote(text) or Path(text)
+        self.title = str(self._root)  # without secrets
+        self._packed = None if has_files(text) else names_in_group(text)
         self.is_folder = self._packed is not None or (os.path.isdir(text) and not has_files(text))
         self._open: dict[str, Exhibit] = {}  # the most recently used one last
         self._used: dict[str, int] = {}
@@ -89,7 +91,7 @@ class Gallery:
             if not self.names():
                 raise MissingError(errno.ENOENT, "no array in this folder", text)
         else:
-            exhibit = Exhibit(text)
+            exhibit = Exhibit(self._root)
             self._alone = exhibit.array.path.name
             self._open[self._alone] = exhibit
 

@@ -145,8 +145,6 @@ def test_flags_are_true_or_false(path, name, value):
 @pytest.mark.parametrize(
     "place, reason",
     [
-        ("s3://bucket/x", "is a URL"),
-        ("file:///tmp/x", "is a URL"),
         ("x.xmd.xta", "two suffixes"),
         ("x.xta.xta", "two suffixes"),
     ],
@@ -155,6 +153,14 @@ def test_paths_that_are_none(place, reason):
     for act in (lambda: xa.create(place, (3,)), lambda: xa.open(place)):
         with pytest.raises(xa.ArgumentError, match=reason):
             act()
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/x", "file:///tmp/x", "https://me:pass@host/x?a=b"])
+def test_nothing_is_made_at_a_url(url):
+    for act in (lambda: xa.create(url, (3,)), lambda: xa.open(url, "r+")):
+        with pytest.raises(xa.ReadOnlyError, match="upload it") as found:
+            act()
+        assert "pass" not in str(found.value)
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="another system")

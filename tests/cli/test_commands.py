@@ -791,6 +791,36 @@ class TestGroups:
         done("unpack", file, tmp_path / "back")
         np.testing.assert_array_equal(elements(tmp_path / "back" / "other"), range(3))
 
+    def test_a_folder_is_packed_with_chunks_in_another_order(self, group, tmp_path, run, done):
+        file = tmp_path / "all.xap"
+        done("pack", group, file, "--order", "hilbert")
+        assert done("tree", file).splitlines()[1:] == done("tree", group).splitlines()[1:]
+        assert len(json.loads(done("ls", file, "--json"))) == 3
+        done("check", file, "--data")
+        done("unpack", file, tmp_path / "back")
+        np.testing.assert_array_equal(elements(tmp_path / "back" / "other"), range(3))
+        found = run("pack", group, tmp_path / "w.xap", "--order", "w")
+        assert "no array to pack has the axis 'w'" in found.err
+
+    def test_an_array_packed_in_another_order_is_one_to_commands(self, tmp_path, done):
+        xa.create(tmp_path / "a", (4, 4), "i2", chunks=(2, 2)).close()
+        done("extend", tmp_path / "a", "--axis", "1", "--by", "4")
+        done("set", tmp_path / "a", "[:]", "7")
+        file = tmp_path / "a.xap"
+        done("pack", tmp_path / "a", file, "--order", "hilbert")
+        facts = json.loads(done("info", file, "--json"))
+        assert facts["chunk_order"] == "hilbert"
+        assert "hilbert" in done("info", file)
+        assert done("show", file, "[0]") == "[7 7 7 7 7 7 7 7]\n"
+        assert json.loads(done("ls", file, "--json"))[0]["shape"] == [4, 8]
+        done("copy", file, tmp_path / "b")
+        np.testing.assert_array_equal(elements(tmp_path / "b"), np.full((4, 8), 7))
+        done("export", file, tmp_path / "a.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.full((4, 8), 7))
+        assert "ok" in done("check", file, "--data").lower()
+        done("pack", file, tmp_path / "y.xap", "--order", "0")
+        assert json.loads(done("info", tmp_path / "y.xap", "--json"))["chunk_order"] == 0
+
     def test_a_packed_group_is_a_group_to_commands(self, group, tmp_path, done):
         file = tmp_path / "all.xap"
         done("attrs", group, "title=masts")

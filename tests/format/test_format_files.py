@@ -7,6 +7,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import blob_reader
 import format_files
 import format_reader
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from format_files import DATA, EXAMPLES, GROUP, UNSEALED
 
 import extarray as xa
-from extarray.format.header import VERSION
+from extarray.format.header import BLOBS_VERSION, VERSION
 
 ROOT = Path(__file__).parents[2]
 ARCHIVES = sorted(DATA.glob("format-*.zip"))
@@ -112,6 +113,24 @@ def test_a_group_is_what_it_was(stored, name):
             assert g[key].dims[0] == "time"
 
 
+@pytest.mark.parametrize("order", format_files.BLOBS)
+@pytest.mark.parametrize("archive", sorted(DATA.glob("blobs-*.zip")), ids=lambda path: path.stem)
+def test_an_array_in_another_order_is_what_it_was(archive, order, tmp_path):
+    with zipfile.ZipFile(archive) as found:
+        path = found.extract(f"{order}.xap", tmp_path)
+    example = EXAMPLES["grown"]
+    for engine in ("mmap", "pread"):
+        with xa.open(path, engine=engine) as a:
+            same(a[...], example.values)
+            assert attrs_of(a) == example.attrs
+    same(blob_reader.read_packed(Path(path).read_bytes())[0], example.values)
+    assert whole(path, data=True)
+    xa.unpack(path, tmp_path / "b")
+    with xa.open(tmp_path / "b", "r+") as a:
+        a.append(example.values[:1])
+        same(a[...], np.concatenate([example.values, example.values[:1]]))
+
+
 def test_an_array_whose_writer_died(stored, tmp_path):
     for suffix in (".xmd", ".xta"):
         shutil.copyfile(stored / f"unsealed{suffix}", tmp_path / f"a{suffix}")
@@ -125,6 +144,8 @@ def test_an_array_whose_writer_died(stored, tmp_path):
 
 def test_what_was_released_is_left_alone(capsys):
     assert ARCHIVES[-1].stem == f"format-{VERSION[0]}.{VERSION[1]}"
-    before = [p.read_bytes() for p in ARCHIVES]
+    archives = [*ARCHIVES, *sorted(DATA.glob("blobs-*.zip"))]
+    assert archives[-1].stem == f"blobs-{BLOBS_VERSION[0]}.{BLOBS_VERSION[1]}"
+    before = [p.read_bytes() for p in archives]
     assert "never change" in format_files.main()
-    assert [p.read_bytes() for p in ARCHIVES] == before
+    assert [p.read_bytes() for p in archives] == before

@@ -15,50 +15,13 @@ import zlib
 
 import numpy as np
 import pytest
+from grown_arrays import KINDS, grown
 from hypothesis import given
 from hypothesis import strategies as st
 
 import extarray as xa
 from extarray.format.archive import ALIGNMENT
 from extarray.maintenance.group_files import left_folders, remove_left_folders
-
-RECORD = np.dtype([("a", "<i4"), ("b", "<f8", 2)])
-KINDS = {
-    "C": {},
-    "F": {"order": "F"},
-    "Z": {"order": "Z", "chunks": (4, 4)},
-    "H": {"order": "H", "chunks": (4, 4)},
-    "sparse": {"sparse": True, "chunks": 64},
-    "checksums": {"checksum": True},
-    "records": {"dtype": RECORD},
-    "fill value": {"fill_value": 7},
-    "big-endian": {"dtype": ">i2"},
-    "grows ahead": {"growth": "doubling"},
-}
-
-
-def grown(path, **options):
-    """Make an array that has grown on all sides and been cut."""
-    a = xa.create(path, (5, 4), **{"dtype": "i4", "chunks": (2, 3), **options})
-    rng = np.random.default_rng(1)
-
-    def fill():
-        raw = rng.integers(0, 100, a.shape)
-        if a.dtype == RECORD:
-            a[...] = np.rec.fromarrays([raw, np.stack([raw, raw], -1)], dtype=RECORD)
-        else:
-            a[...] = raw.astype(a.dtype)
-
-    fill()
-    a.extend(1, 5)
-    a.extend(0, 3, "start")
-    a.extend(1, 2, "start")
-    fill()
-    a.shrink(0, 2)
-    a.shrink(1, 1, side="start")
-    a.extend(1, 2)
-    a.attrs["unit"] = "mm"
-    return a
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -370,10 +333,13 @@ def test_hostile_bytes_give_errors_of_the_family(data, tmp_path_factory):
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without names are Linux's")
-def test_a_kill_leaves_nothing(tmp_path):
-    xa.create(tmp_path / "a", (40, 1 << 20), "u1", chunks=(1, 1 << 20)).close()
+@pytest.mark.parametrize("order", ["address", "hilbert"])
+def test_a_kill_leaves_nothing(order, tmp_path):
+    with xa.create(tmp_path / "a", (4, 5 << 20), "u1", chunks=(1, 1 << 20)) as a:
+        a[...] = 1
     code = (
-        "import sys, extarray as xa; print(flush=True); xa.pack(xa.open(sys.argv[1]), sys.argv[2])"
+        "import sys, extarray as xa; print(flush=True); "
+        f"xa.pack(xa.open(sys.argv[1]), sys.argv[2], order={order!r})"
     )
     code = code.replace("print", "a = xa.open(sys.argv[1], engine='pread'); a[...]; print")
     seen = set()
@@ -391,6 +357,7 @@ def test_a_kill_leaves_nothing(tmp_path):
         assert names in (set(), {target.name})
         if names:
             assert zipfile.ZipFile(target).testzip() is None
+            assert xa.check(target, data=True).ok
         seen |= names
 
 

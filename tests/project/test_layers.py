@@ -25,8 +25,9 @@ FLOORS = [
     ["mpi", "plot", "view", "interop", "array_api", "formats"],
     ["array"],
     ["maintenance", "numpy_api", "selection"],
+    ["fetched"],
     ["storage", "streaming"],
-    ["_core", "format", "grid"],
+    ["_core", "format", "grid", "remote"],
     ["common"],
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -75,10 +76,10 @@ def picture() -> str:
     rows, wide = [], max(len(purpose(room)) for room in FLOOR)
     for floor, rooms in zip(range(len(FLOORS), 0, -1), FLOORS, strict=True):
         for room in rooms:
-            number = str(floor) if room == rooms[0] else " "
+            number = f"{floor:>2}" if room == rooms[0] else "  "
             name = "the face" if room == "extarray" else room
             rows.append(f"│ {number} │ {name:<11} │ {purpose(room):<{wide}} │")
-        rows.append(f"├───┼─{'─' * 11}─┼─{'─' * wide}─┤")
+        rows.append(f"├────┼─{'─' * 11}─┼─{'─' * wide}─┤")
     rows[-1] = rows[-1].translate(str.maketrans("├┼┤", "└┴┘"))
     return "\n".join([rows[-1].translate(str.maketrans("└┴┘", "┌┬┐")), *rows])
 

@@ -93,7 +93,7 @@ METHODS = {
     "astype": "dtype order casting subok copy",
     "to_dask": "chunks",
     "as_zarr_store": "name follow",
-    "to_kerchunk": "name zarr_format",
+    "to_kerchunk": "name zarr_format url",
     "to_numpy": "",
     "get_basic_selection": "selection out fields",
     "set_basic_selection": "selection value fields",
@@ -139,7 +139,7 @@ GROUP = {
     "name": None,
     "path": None,
     "require_group": "name",
-    "to_kerchunk": "zarr_format",
+    "to_kerchunk": "zarr_format url",
     "walk": "",
 }
 AXIAL = {
@@ -154,6 +154,7 @@ AXIAL = {
 
 ERRORS = {
     "RecoveryWarning": UserWarning,
+    "RemoteError": ConnectionError,
     "ReplacedError": FileNotFoundError,
     "AccessError": PermissionError,
     "AxisError": IndexError,

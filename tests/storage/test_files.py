@@ -453,7 +453,7 @@ def test_every_damaged_byte_is_detected(scene):
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-@pytest.mark.parametrize(("by", "told"), [(1, "newer"), (-1, "copy the array through NumPy")])
+@pytest.mark.parametrize(("by", "told"), [(2, "newer"), (-1, "copy the array through NumPy")])
 def test_another_version(scene, mode, by, told):
     """The major version follows the eight bytes of the signature."""
     path, _ = scene

@@ -2,7 +2,8 @@
 
   python tests/support/format_files.py
 
-makes ``data/format-MAJOR.MINOR.zip`` for the version that the package writes, once.  Files of a
+makes ``data/format-MAJOR.MINOR.zip`` for the version that the package writes, once, and
+``data/blobs-MAJOR.MINOR.zip`` for that of packed arrays with chunks in another order.  Files of a
 released version never change, so an existing archive is left alone.  The content of arrays is
 stated here in NumPy's terms alone.  Add entries when the format learns something new; remove none.
 """
@@ -13,6 +14,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import extarray as xa
-from extarray.format.header import VERSION
+from extarray.format.header import BLOBS_VERSION, VERSION
 
 DATA = Path(__file__).parent / "data"
 RECORD = np.dtype([("name", "S4"), ("at", "<f8", (2,)), ("ok", "?")])
@@ -97,6 +99,8 @@ GROUP = {
     "time": np.array([10, 20, 30], "<i8"),
     "masts/wind": np.arange(6, dtype="<f4").reshape(3, 2),
 }
+#: Orders in which the grown array is packed in format 3.
+BLOBS = ("hilbert", "morton", "x")
 #: Content left by a killed writer: the state is not sealed, and `.xta` may be longer.
 UNSEALED = np.arange(10, dtype="<i4").reshape(5, 2)
 
@@ -129,9 +133,17 @@ def make(folder: Path) -> None:
         (folder / f"alive{suffix}").unlink()
 
 
-def main() -> str | None:
-    """Make the archive of the version that the package writes."""
-    archive = DATA / f"format-{VERSION[0]}.{VERSION[1]}.zip"
+def make_blobs(folder: Path) -> None:
+    _grow(folder / "grown", EXAMPLES["grown"])
+    with xa.open(folder / "grown") as a:
+        for order in BLOBS:
+            xa.pack(a, folder / f"{order}.xap", order=order)
+    for suffix in (".xmd", ".xta"):
+        (folder / f"grown{suffix}").unlink()
+
+
+def _archive(archive: Path, make: Callable[[Path], None]) -> str | None:
+    """Make an archive of files, unless it is there; then say so."""
     if archive.exists():
         return f"{archive} is there: files of a version never change"
     with tempfile.TemporaryDirectory() as name:
@@ -143,6 +155,12 @@ def main() -> str | None:
                 out.write(file, file.relative_to(folder).as_posix())
     print(f"{archive}: {archive.stat().st_size} bytes")
     return None
+
+
+def main() -> str | None:
+    """Make the archives of the versions that the package writes."""
+    blobs = _archive(DATA / f"blobs-{BLOBS_VERSION[0]}.{BLOBS_VERSION[1]}.zip", make_blobs)
+    return _archive(DATA / f"format-{VERSION[0]}.{VERSION[1]}.zip", make) or blobs
 
 
 if __name__ == "__main__":

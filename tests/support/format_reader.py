@@ -694,7 +694,7 @@ def end_of_packed(data):
 def member_counts(raw):
     """Tell by its name whether a member belongs to an array or a group."""
     last = raw.split(b"/")[-1]
-    of_array = last.endswith((b".xmd", b".xta")) and len(last) > 4
+    of_array = last.endswith((b".xmd", b".xta", b".xtz")) and len(last) > 4
     return raw.endswith(b"/") or of_array or last == b"dataset.json"
 
 

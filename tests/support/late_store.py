@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
 from late_chunks import GONE, SEAL_BYTES, FromDict, Local
 
@@ -170,6 +171,8 @@ class LateStore:
     @property
     def generation(self):
         return self.sequence, os.stat(f"{self.origin}.xta").st_mtime_ns
+
+    traffic: ClassVar[dict[str, int]] = {}
 
     @property
     def metadata_bytes(self):

@@ -13,13 +13,18 @@ An HTML comment on the line before the fence changes that:
 - ``<!-- needs: MODULE ... -->``      skips the block if a module is not installed;
 - ``<!-- file: NAME -->``             writes the block to that file instead.
 
+``<!-- serves: https://NAME.REST -->`` on a page serves its folder NAME, also as the bucket s3://NAME.
+The address of the server here takes the place of that one wherever it stands in the page.
+
 `python tests/support/pages.py PAGE` runs one page in the current folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -47,6 +52,9 @@ RUN = {"python", "pycon", "sh"}
 SHOWN = {"text", "console", "c", "toml", "ini", "json", "yaml", "css", "html", "bibtex"}
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<info>[^`]*)$")
+_SERVES = re.compile(
+    r"^<!-- *serves: *(?P<address>https://(?P<name>[^./]+)[^/ ]*) *-->$", re.MULTILINE
+)
 _NOTE = re.compile(r"^\s*<!-- *(?P<key>not run|needs|file): *(?P<value>.+?) *-->\s*$")
 
 
@@ -107,6 +115,27 @@ def starts_others(page):
     return any(block.language == "sh" or "subprocess" in block.text for block in runs)
 
 
+@contextlib.contextmanager
+def as_served(text):
+    """Yield the text of a page with the address of a server, if the page wants one."""
+    wanted = _SERVES.search(text)
+    if wanted is None or importlib.util.find_spec("obstore") is None:
+        yield text
+        return
+    from served import served
+
+    Path(wanted["name"]).mkdir()
+    with served(".") as server:
+        os.environ |= {
+            "AWS_ENDPOINT": server.url().rstrip("/"),
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "mykey",
+            "AWS_SECRET_ACCESS_KEY": "s3cr3tkey",
+        }
+        yield text.replace(wanted["address"], server.url(wanted["name"]))
+
+
 def run_page(path, command=(sys.executable, "-m", "extarray")):
     """Run the blocks of one page in the current folder; exit with any failures.
 
@@ -118,24 +147,26 @@ def run_page(path, command=(sys.executable, "-m", "extarray")):
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     parser = doctest.DocTestParser()
     namespace = {"__name__": "__main__"}
-    for block in blocks(Path(path).read_text(encoding="utf-8")):
-        name = f"{Path(path).name}, line {block.line}"
-        if not is_run(block):
-            continue
-        if block.note == "file":
-            Path(block.value).write_text(block.text, encoding="utf-8")
-        elif block.language == "sh":
-            script = shell + block.text
-            if subprocess.run(["sh", "-eu", "-c", script], stdin=subprocess.DEVNULL).returncode:
-                sys.exit(f"{name}: the shell commands failed:\n{block.text}")
-        elif ">>>" in block.text:
-            test = parser.get_doctest(block.text, namespace, name, str(path), block.line - 1)
-            # Keep names for the next block of the page.
-            runner.run(test, clear_globs=False)
-            namespace = test.globs
-        else:
-            # Leading blank lines give tracebacks the line numbers of the page.
-            exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), namespace)
+    text = Path(path).read_text(encoding="utf-8")
+    with as_served(text) as text:
+        for block in blocks(text):
+            name = f"{Path(path).name}, line {block.line}"
+            if not is_run(block):
+                continue
+            if block.note == "file":
+                Path(block.value).write_text(block.text, encoding="utf-8")
+            elif block.language == "sh":
+                script = shell + block.text
+                if subprocess.run(["sh", "-eu", "-c", script], stdin=subprocess.DEVNULL).returncode:
+                    sys.exit(f"{name}: the shell commands failed:\n{block.text}")
+            elif ">>>" in block.text:
+                test = parser.get_doctest(block.text, namespace, name, str(path), block.line - 1)
+                # Keep names for the next block of the page.
+                runner.run(test, clear_globs=False)
+                namespace = test.globs
+            else:
+                # Leading blank lines give tracebacks the line numbers of the page.
+                exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec"), namespace)
     if runner.failures:
         sys.exit(1)
 

@@ -1,0 +1,133 @@
+"""Chunks in blobs of a packed file elsewhere, in another order than that of their addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.config import config
+from extarray.common.errors import ChecksumError, CorruptError, ResultError
+from extarray.fetched.chunks import Version
+from extarray.fetched.origins import Fixed
+from extarray.format.blobs import decode_blob, decode_blobs_block
+from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
+from extarray.format.constants import SECTOR
+from extarray.grid.chunking import elements_of_chunk
+from extarray.storage.blobs import ChunkTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from extarray.fetched.pairs import RemotePair
+    from extarray.remote.objects import RemoteObject
+    from extarray.storage.states import WholeState
+
+__all__ = ["InBlobs"]
+
+
+class InBlobs(Fixed):
+    """The chunks in ``.xtz`` of a packed file.
+
+    Parameters
+    ----------
+    found : RemoteObject
+    base, size : int
+        Where ``.xtz`` lies in it, and its bytes.
+    pair : RemotePair
+    state : WholeState
+
+    Raises
+    ------
+    CorruptError
+        The metadata or the table of places are damaged.
+    """
+
+    def __init__(
+        self, found: RemoteObject, base: int, size: int, pair: RemotePair, state: WholeState
+    ) -> None:
+        header = pair.header
+        super().__init__(found, base, header.chunk_bytes)
+        self._pair, self._state = pair, state
+        self._verifies = pair.verify != "never"
+        directory = pair.metadata.read(DIRECTORY_BYTES, header.directory_offset)
+        at = decode_directory(directory, header, pair.metadata.length).get(BlockKind.BLOBS)
+        if at is None:
+            raise CorruptError("the place of the block for chunks in blobs is damaged")
+        n_chunks = state.axial.size
+        data = pair.metadata.read(SECTOR, at)
+        self._block = decode_blobs_block(data, header.uuid, n_chunks, size)
+        self._table = ChunkTable(self._block, header.chunk_bytes, n_chunks, self._read_table)
+        self._fill = header.fill * (header.chunk_bytes // max(1, len(header.fill)))
+
+    def _read_table(self, ranges: list[tuple[int, int]]) -> list[bytes]:
+        starts = [self._base + start for start, _ in ranges]
+        sizes = [stop - start for start, stop in ranges]
+        return [bytes(part) for part in self.object.read_ranges(starts, sizes)]
+
+    def _places(self, addresses: NDArray[Any]) -> tuple[list[int], list[int]]:
+        """Return offsets and sizes of the blobs of chunks; 0 for those of the fill value."""
+        try:
+            places = self._table.places(addresses)
+        except ChecksumError as error:
+            raise self._told(error) from None
+        if int(places.sizes.sum()) > config.max_result:
+            raise ResultError(
+                f"{len(addresses)} chunks, which are needed at a time, exceed config.max_result"
+            )
+        return places.offsets.tolist(), places.sizes.tolist()
+
+    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
+        """Return chunks, and their version."""
+        return self.start(addresses).result(), self.version
+
+    def start(self, addresses: NDArray[Any]) -> Any:
+        """Begin to fetch chunks."""
+        offsets, sizes = self._places(addresses)
+        starts = [self._base + offset for offset, size in zip(offsets, sizes, strict=True) if size]
+        handle = self.object.start(starts, [size for size in sizes if size])
+        return _Coded(self, handle, addresses.tolist(), sizes)
+
+    def decoded(self, address: int, blob: Any) -> Any:
+        """Return a chunk from its blob; None: it holds the fill value."""
+        if blob is None:
+            return self._fill
+        try:
+            return decode_blob(blob, address, self._block, self._size, self._verifies)
+        except ChecksumError as error:
+            raise self._told(error) from None
+
+    def _told(self, error: ChecksumError) -> ChecksumError:
+        """Return an error about a chunk that tells which elements are lost."""
+        header, state = self._pair.header, self._state.state
+        assert error.chunk is not None
+        index = self._state.axial.index(error.chunk)
+        box = elements_of_chunk(index, header.chunks, state.offset, state.shape)
+        text = ", ".join(f"{s.start}:{s.stop}" for s in box)
+        path = f"{self._pair.path}.xtz"
+        told = ChecksumError(
+            f"{error} in '{path}'; its elements are [{text}]; restore the file from a copy"
+        )
+        told.filename, told.chunk, told.box = path, error.chunk, box
+        return told
+
+
+class _Coded:
+    """Blobs on their way."""
+
+    def __init__(
+        self, origin: InBlobs, handle: Any, addresses: list[int], sizes: list[int]
+    ) -> None:
+        self._origin, self._handle, self._addresses, self._sizes = origin, handle, addresses, sizes
+
+    def result(self) -> list[Any]:
+        """Wait for the blobs, and return the chunks."""
+        blobs = iter(self._handle.result())
+        return [
+            self._origin.decoded(address, next(blobs) if size else None)
+            for address, size in zip(self._addresses, self._sizes, strict=True)
+        ]
+
+    def cancel(self) -> None:
+        """Give them up."""
+        self._handle.cancel()

@@ -1,0 +1,151 @@
+"""The objects from which chunks come: one that never changes, or one that a writer changes.
+
+Chunks of a pair come from ``.xta`` as it was when the newest state was taken up.  If it has changed
+since, they come from it as it is now, and the metadata are read once more after that: as long as
+they belong to the same array, so did the chunks, since whoever replaces a pair names the metadata
+first.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.config import config
+from extarray.common.errors import ReplacedError, ResultError
+from extarray.fetched.chunks import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from extarray.remote.objects import RemoteObject
+
+__all__ = ["Changing", "Fixed"]
+
+# Times of changes, of which many servers make tags, count seconds; clocks differ a little.
+_SECONDS_OF_TAGS = 2.5
+
+
+class Fixed:
+    """The chunks in an object that never changes.
+
+    Parameters
+    ----------
+    found : RemoteObject
+    base : int
+        Offset of the first chunk in it.
+    chunk_bytes : int
+    """
+
+    def __init__(self, found: RemoteObject, base: int, chunk_bytes: int) -> None:
+        self.object, self._base, self._size = found, base, chunk_bytes
+
+    @property
+    def version(self) -> Version | None:
+        """The only version."""
+        return Version(0, True)
+
+    def _ranges(self, addresses: NDArray[Any]) -> tuple[list[int], list[int]]:
+        if len(addresses) * self._size > config.max_result:
+            raise ResultError(
+                f"{len(addresses)} chunks of {self._size} bytes, which are needed at a time, "
+                "exceed config.max_result"
+            )
+        return (self._base + addresses * self._size).tolist(), [self._size] * len(addresses)
+
+    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
+        """Return chunks, and their version."""
+        return self.object.read_ranges(*self._ranges(addresses)), self.version
+
+    def start(self, addresses: NDArray[Any]) -> Any:
+        """Begin to fetch chunks."""
+        return self.object.start(*self._ranges(addresses))
+
+
+class Changing(Fixed):
+    """The chunks in ``.xta`` of a pair that may have a writer.
+
+    Parameters
+    ----------
+    found, chunk_bytes
+        As for `Fixed`.
+    confirm : callable
+        Called after chunks were fetched from a later version; raises if the array was replaced.
+    is_cut : bool
+        Chunks may become holes, which do not hold the fill value.
+    """
+
+    def __init__(
+        self, found: RemoteObject, chunk_bytes: int, confirm: Callable[[], None], is_cut: bool
+    ) -> None:
+        super().__init__(found, 0, chunk_bytes)
+        self._confirm, self._is_cut = confirm, is_cut
+        self._number, self._is_any = 0, False
+        self.take(found)
+
+    @property
+    def version(self) -> Version | None:
+        """The version whose chunks come next; None: whatever there is."""
+        if self._is_any:
+            return None
+        return Version(self._number, time.monotonic() > self._sure_from)
+
+    def is_same(self, found: RemoteObject) -> bool:
+        """Tell whether an object is the version of which chunks come, by its tag."""
+        now = self.object
+        return not self._is_any and (found.tag, found.size) == (now.tag, now.size)
+
+    def take(self, found: RemoteObject) -> None:
+        """Take chunks from a later version from now on."""
+        self.object = found
+        self._number += 1
+        self._is_any = found.tag is None
+        # Servers may tell times of changes by the second, so equal tags do not prove equality.
+        self._sure_from = time.monotonic() + _SECONDS_OF_TAGS
+        self._looks = self._is_cut
+
+    def _look_for_cuts(self) -> None:
+        """Confirm the metadata, as long as a tag may hide that chunks became holes."""
+        if self._looks:
+            is_last = time.monotonic() > self._sure_from
+            self._confirm()
+            self._looks = not is_last
+
+    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
+        """Return chunks, and their version."""
+        version, now = self.version, self.object
+        if version is not None:
+            try:
+                found = now.read_ranges(*self._ranges(addresses))
+                self._look_for_cuts()
+                return found, version
+            except ReplacedError:
+                self._is_any |= self.object is now
+        chunks = self.object.any_version().read_ranges(*self._ranges(addresses))
+        self._confirm()
+        return chunks, None
+
+    def start(self, addresses: NDArray[Any]) -> Any:
+        """Begin to fetch chunks."""
+        if self.version is not None:
+            return _Confirmed(super().start(addresses), self._look_for_cuts)
+        return _Confirmed(self.object.any_version().start(*self._ranges(addresses)), self._confirm)
+
+
+class _Confirmed:
+    """Chunks on their way, whose version is looked at when they have come."""
+
+    def __init__(self, handle: Any, confirm: Callable[[], None]) -> None:
+        self._handle, self._confirm = handle, confirm
+
+    def result(self) -> Sequence[Any]:
+        """Wait for the chunks, and return them."""
+        found: Sequence[Any] = self._handle.result()
+        self._confirm()
+        return found
+
+    def cancel(self) -> None:
+        """Give them up."""
+        self._handle.cancel()

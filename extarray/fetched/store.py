@@ -1,0 +1,497 @@
+"""An array on a server or in a bucket, as its readers know it: what the protocol `Reader` asks for.
+
+Metadata are fetched whole, into a file in memory that has their places.  Chunks are fetched when
+they are needed, into another one (`Supply`).  To the code that reads files, a newer state is a
+change of that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray._core._supply import Supply, Trust
+from extarray.common.arguments import check_choice
+from extarray.common.choices import VERIFICATIONS
+from extarray.common.config import config
+from extarray.common.errors import (
+    CorruptError,
+    FormatError,
+    MissingError,
+    PartnerError,
+    RecoveryWarning,
+    ReplacedError,
+)
+from extarray.common.forks import in_children
+from extarray.common.on_error import OnError
+from extarray.fetched.blobs import InBlobs
+from extarray.fetched.cache import DiskCache
+from extarray.fetched.chunks import Chunks
+from extarray.fetched.origins import Changing, Fixed
+from extarray.fetched.packs import InPack, RemotePack
+from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, read_seal
+from extarray.fetched.shadow import shadow_of
+from extarray.format.constants import HOLDER_BYTES, LIMIT, SEAL_BYTES, SPARED_SLOTS
+from extarray.format.header import encode_seal
+from extarray.remote.objects import Counts
+from extarray.storage.filesystem import choose_engine, family
+from extarray.storage.following import Update
+from extarray.storage.reading import PairReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
+    from extarray.fetched.paths import RemotePath
+    from extarray.format.groups import Pending
+    from extarray.format.superblock import Superblock
+    from extarray.storage.states import WholeState
+
+__all__ = ["RemoteStore"]
+
+# Looks at files that do not fit each other before they count as damaged.
+_ATTEMPTS = 5
+# Comparisons of chunks with their checksums, while a writer is at work.
+_LOOKS = 5
+
+
+class RemoteStore(PairReader):
+    """The store of an array on a server or in a bucket; `RemoteStore.open` returns one.
+
+    Parameters
+    ----------
+    path : RemotePath
+    verify : {"never", "write", "read"}
+        "write" is like "read": what comes from elsewhere is compared when it comes.
+
+    Attributes
+    ----------
+    origin : Fixed or Changing
+        Where chunks come from.
+    """
+
+    now: RemotePair
+    origin: Fixed
+    provider: Any = None  # until the array is open
+
+    def __init__(self, path: RemotePath, verify: str) -> None:
+        pair = RemotePair(path)
+        pair.verify = verify
+        super().__init__(pair, RemoteStates(pair))
+        self._given = path
+        self._found: Found | None = None  # for pairs: the newest metadata that were fetched
+        self._successor: Found | None = None  # the same with another number of axes
+        self._is_replaced = False
+        self._lock = threading.RLock()
+        self.counts = Counts()
+        self._file_bytes = 0
+
+    # -- opening ---------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: RemotePath, engine: str, verify: str | None) -> tuple[Self, Axial]:
+        """Open an array: one request for most packed files, two for a pair of files."""
+        verify = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
+        self = cls(path, verify)
+        with OnError(self.now.close), family("cannot open '{}'", path):
+            packed = path.packed()
+            if packed is not None:
+                file, inner = packed
+                found = self._open_packed(path.pack or RemotePack(file), inner)
+            else:
+                found = self._open_files()
+            self._begin(found, engine)
+        in_children(self, cls._forked)
+        return self, found.axial
+
+    def _open_packed(self, pack: RemotePack, inner: str) -> WholeState:
+        pair = self.now
+        self.counts = pack.object.counts
+        part = pack.open_pair(inner, pair.verify)
+        pair.path = pack.path / part.name
+        pair.names = str(pack.path), str(pack.path)
+        pair.packed_as = f"{pack.path}/{part.name}"
+        self._file_bytes = part.size
+        if part.has_blobs:
+            return self._open_blobs(pack, part)
+        found = self._read_state(part.metadata, part.size, part.last)
+        if pair.header.has_blobs:
+            raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
+        problem = self.states.check_data(found.state)
+        if problem is not None:
+            raise problem
+        self.origin = Fixed(pack.object, part.start, pair.header.chunk_bytes)
+        return found
+
+    def _open_blobs(self, pack: RemotePack, part: InPack) -> WholeState:
+        """Open an array whose chunks are in blobs; their own checksums stand for the seal."""
+        pair = self.now
+        found = self._read_state(part.metadata, 0, b"")
+        if not pair.header.has_blobs or not found.state.sealed:
+            raise CorruptError(f"'{pair.path}': the state of a packed array is not sealed")
+        seal = encode_seal(pair.header.uuid)
+        self._take_end(found.state.data_bytes + len(seal), seal)
+        try:
+            self.origin = InBlobs(pack.object, part.start, part.size, pair, found)
+        except CorruptError as error:
+            raise type(error)(f"'{pair.path}': {error}") from None
+        return found
+
+    def _open_files(self) -> WholeState:
+        pair = self.now
+        try:
+            for _ in range(_ATTEMPTS):
+                self._found = metadata = read_pair(pair.path, self.counts)
+                assert metadata is not None
+                pair.header = metadata.header
+                data, seal = read_seal(pair, self.counts)
+                found = self._read_state(metadata.content, data.size, seal)
+                # A writer may have been at work between the two files.
+                problem = self.states.check_data(found.state)
+                if problem is None:
+                    self.origin = Changing(
+                        data, pair.header.chunk_bytes, self._confirm, any(pair.header.fill)
+                    )
+                    return found
+        except MissingError as error:
+            if error.filename == pair.names[1]:
+                raise
+            return self._open_unnamed(error)
+        assert problem is not None
+        raise problem
+
+    def _open_unnamed(self, error: MissingError) -> WholeState:
+        """Open a packed file with an unusual name; raise an error if there is none."""
+        path = self._given
+        with contextlib.suppress(MissingError, FormatError):
+            return self._open_packed(RemotePack(path.as_file()), "")
+        raise MissingError(
+            errno.ENOENT,
+            f"no array '{path}': there is no '{path.name}.xmd', and no packed file of this name; "
+            f"open a folder of arrays with extarray.open_group('{path}')",
+            error.filename,
+        )
+
+    def _read_state(self, content: bytes, size: int, seal: bytes) -> WholeState:
+        """Take in metadata, and return their newest state; `size` and `seal` are those of data."""
+        pair = self.now
+        pair.metadata.close()
+        pair.data.close()
+        pair.metadata = shadow_of(pair.names[0], content)
+        pair.data = shadow_of(pair.names[1])
+        self._take_end(size, seal)
+        try:
+            pair.read_header()
+            pair.cuts_known = pair.read_count()
+            return self.states.newest_state()
+        except FormatError as error:
+            raise type(error)(f"'{pair.path}.xmd': {error}") from None
+
+    def _take_end(self, size: int, seal: bytes) -> None:
+        """Give the shadow of the data the length of the original, and its last bytes."""
+        data: Any = self.now.data
+        data.length, data.last = size, seal
+
+    def _begin(self, found: WholeState, engine: str) -> None:
+        """Adopt a state, and begin without chunks."""
+        pair = self.now
+        if self.states.orphaned is not None:
+            place, fault = self.states.orphaned
+            warnings.warn(
+                f"'{pair.path}' has an unfinished commit with other arrays, and the one that "
+                f"decides whether it counts ({place}) is "
+                f"{'out of reach' if fault is None else 'damaged'}: opened in the previous state",
+                RecoveryWarning,
+                stacklevel=5,
+            )
+        if found.slot in SPARED_SLOTS:
+            warnings.warn(
+                f"'{pair.path}' is incomplete, as after a power failure: opened in its newest "
+                f"complete state, of shape {found.state.shape}",
+                RecoveryWarning,
+                stacklevel=5,
+            )
+        pair.state, pair.attrs, pair.extents = found.state, found.attrs, found.extents
+        pair.unclean = found.state.unclean
+        pair.engine = choose_engine(engine, pair.data, False)
+        # Blobs have checksums of their own.
+        if pair.header.checksum and pair.verify != "never" and not pair.header.has_blobs:
+            pair.trust = Trust(LIMIT - 1)
+            pair.verify = "read"
+        pair.watch_cuts()
+        self._begin_chunks()
+
+    def _begin_chunks(self) -> None:
+        pair, size, bound = self.now, self.now.header.chunk_bytes, config.chunk_cache
+        data: Any = pair.data
+        self.provider = Chunks(data, size, self.origin, bound)
+        pair.supply = Supply(self.provider, size, bound, pair.trust)
+        self._begin_cache()
+        pair.map(pair.state.data_bytes)
+
+    def _begin_cache(self) -> None:
+        """Keep the chunks of the present version on the disk, if that is asked for.
+
+        A pair that has a writer, or an object without a tag, has no version to rely on.  A writer
+        notes itself in the metadata before it changes anything.
+        """
+        pair, provider, found = self.now, self.provider, self.origin.object
+        if provider.cache is not None:
+            provider.cache.close()
+        provider.cache = None
+        folder = self._given.cache
+        noted = pair.metadata.read(HOLDER_BYTES, pair.header.holder_offset)
+        has_writer = not self.is_packed and (any(noted) or not pair.state.sealed)
+        if folder is not None and found.tag is not None and not has_writer:
+            version = (pair.absolute, found.tag, found.size, pair.header.uuid.hex(), self.sequence)
+            provider.cache = DiskCache(folder, version, pair.header.chunk_bytes)
+            provider.cached = None if self.origin.version is None else self.origin.version.number
+
+    def _forked(self) -> None:
+        """Give a forked child files, chunks and connections of its own."""
+        pair = self.now
+        if pair.metadata.closed:
+            return
+        self._lock = threading.RLock()
+        self.chunk_sums.healing = threading.Lock()
+        length, seal = pair.data.length, b""
+        with contextlib.suppress(OSError):
+            content = pair.metadata.read(pair.metadata.length, 0)
+            seal = pair.data.read(SEAL_BYTES, max(0, length - SEAL_BYTES))
+            pair.metadata = shadow_of(pair.names[0], content)
+            pair.data = shadow_of(pair.names[1])
+            self._take_end(length, seal)
+            pair.watch_cuts()
+            self._begin_chunks()
+
+    # -- updates ---------------------------------------------------------------------------------
+
+    @property
+    def is_packed(self) -> bool:
+        """True for an array in a packed file, which never changes."""
+        return bool(self.now.packed_as)
+
+    def _fetch(self) -> bool:
+        """Fetch the metadata, and take them in if they are newer; tell whether they are there.
+
+        Those of another array are not taken in.
+        """
+        pair = self.now
+        assert self._found is not None
+        try:
+            newer = read_pair(pair.path, self.counts, self._found.content)
+        except MissingError:
+            return False
+        if newer is None:
+            return True
+        if newer.header.uuid != pair.header.uuid:
+            return False
+        with self._lock:
+            known = self._successor or self._found
+            numbers, newest = (newer.sequence, newer.cuts), (known.sequence, known.cuts)
+            if numbers < newest or (newer.is_torn and numbers == newest):
+                return True  # a proxy has kept older ones, or those of a moment
+            if newer.header.ndim != pair.header.ndim:
+                self._successor = newer
+                return True
+            self._found = newer
+            # Superblocks come last: what they refer to is there by then.
+            shadow: Any = pair.metadata
+            first, end = newer.header.header_bytes, newer.header.directory_offset
+            shadow.length = len(newer.content)
+            shadow.write(newer.content[end:], end)
+            shadow.write(newer.content[first:end], first)
+        return True
+
+    def _confirm(self) -> None:
+        """Raise ReplacedError unless the pair is still the one that was opened."""
+        if not self._fetch():
+            self._is_replaced = True
+            raise ReplacedError(
+                errno.ENOENT,
+                f"'{self.now.path}' was replaced or removed while it was read; open it again",
+                str(self.now.path),
+            )
+
+    def _take_data(self, is_newer: bool) -> None:
+        """Take up the present version of the data, and renew chunks that may have changed.
+
+        `is_newer`: there is a commit that this process has not adopted.
+        """
+        pair, origin, supply = self.now, self.origin, self.now.supply
+        assert isinstance(origin, Changing)
+        assert supply is not None
+        data, seal = read_seal(pair, self.counts)
+        self._take_end(data.size, seal)
+        if is_newer or not origin.is_same(data):
+            origin.take(data)
+            self.provider.forget_coming()
+        present = supply.present
+        # Chunks that were cut off are kept as they were for those who still see them.
+        known = present[present < data.size // pair.header.chunk_bytes]
+        version = origin.version
+        brought = self.provider.brought
+        supply.renew(
+            np.array(
+                [
+                    address
+                    for address in known.tolist()
+                    if version is None or not version.vouches_for(brought.get(address))
+                ],
+                np.int64,
+            )
+        )
+
+    def refresh(self, axial: Axial) -> Axial | None:
+        """Adopt later commits; elements that were overwritten since are fetched again, too."""
+        pair = self.now
+        if self.is_packed:
+            self._is_replaced = self.origin.object.refreshed() is not None
+            return None
+        with family("cannot refresh '{}'", pair.path):
+            if not self._fetch():
+                self._is_replaced = True
+                return None
+            self._is_replaced = False
+            newest = self._successor or self._found
+            assert newest is not None
+            self._take_data(newest.sequence > self.sequence)
+            if self._successor is not None:
+                return self._adopt_successor()
+        adopted = self.following.refresh(axial)
+        self._begin_cache()
+        return adopted
+
+    def _adopt_successor(self) -> Axial | None:
+        """Adopt metadata with other axes; see `Follower`."""
+        pair, newer = self.now, self._successor
+        assert newer is not None
+        other = RemotePair(pair.path)
+        try:
+            other.metadata = shadow_of(pair.names[0], newer.content)
+            other.data = pair.data
+            other.read_header()
+            cuts = other.read_count()
+            states = RemoteStates(other)
+            found = states.newest_state()
+            problem = states.check_data(found.state)
+            if problem is not None:
+                raise problem
+            pair.cover(found.state.data_bytes)
+            with self._lock:
+                pair.metadata, other.metadata = other.metadata, pair.metadata
+                pair.header = other.header
+                self._found, self._successor = newer, None
+            pair.watch_cuts()
+            self.following.adopt(Update(found.state, None, found.extents, found.attrs, cuts))
+            self._begin_cache()
+            return found.axial
+        finally:
+            other.data = type(other.data)(-1, "")
+            other.close()
+
+    def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]:
+        """Return the number of cuts and the bounds after them."""
+        if not self.is_packed:
+            self._confirm()
+        return super().inner_box(axial)
+
+    @property
+    def replaced(self) -> bool:
+        """True if the name led to another array, or nowhere, when last looked at."""
+        return self._is_replaced
+
+    def look(self) -> tuple[int, bytes, bytes]:
+        """Fetch the bytes that commits write."""
+        if not self.is_packed:
+            with family("cannot refresh '{}'", self.now.path):
+                self._confirm()
+        return super().look()
+
+    def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
+        """Read the new parts of a state, after taking up the data that belong to it."""
+        with family("cannot refresh '{}'", self.now.path):
+            self._take_data(True)
+        return super().read_update(state, axial, cuts)
+
+    def was_superseded(self) -> bool:
+        """Tell whether the array has gained an axis since the state that is known."""
+        return self._successor is not None
+
+    def coordinator_of(self, pending: Pending) -> Any:
+        """Return the path of the array that decides a pending state."""
+        return self.states.coordinator_of(pending)
+
+    # -- contents --------------------------------------------------------------------------------
+
+    def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return which chunks mismatch their checksums; None if nobody can tell.
+
+        Sums and chunks of a pair are fetched at different times: those that mismatch are fetched
+        again, while the metadata change.
+        """
+        wrong = super().unfit_chunks(addresses)
+        if self.is_packed:
+            return wrong
+        for _ in range(_LOOKS):
+            if wrong is None or not len(wrong):
+                break
+            before = self._found
+            self._confirm()
+            assert self.now.supply is not None
+            self.now.supply.renew(wrong)
+            wrong = super().unfit_chunks(wrong)
+            if self._found is before:
+                break
+        return wrong
+
+    def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
+        """Return False: nobody tells about holes of an object."""
+        return False
+
+    @property
+    def generation(self) -> tuple[int, Any]:
+        """Number of the commit, and the version of the object."""
+        return self.now.state.sequence, self.origin.object.tag
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the file of the chunks."""
+        return self._file_bytes if self.is_packed else self.now.data.length
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of the file of the chunks; nobody tells about its holes."""
+        return self.file_bytes
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Requests that were made so far, and bytes that came."""
+        return {"requests": self.counts.requests, "fetched_bytes": self.counts.bytes}
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def reduced(self, reopen: Callable[..., Any]) -> tuple[Any, ...]:
+        """Return the pickle of the array."""
+        pair = self.now
+        place = self._given, pair.header.uuid, pair.engine
+        return reopen, (*place, None, None, pair.verify)
+
+    def warn_if_writer(self) -> None:
+        """Do nothing: there is no writer."""
+
+    def close(self) -> None:
+        """Let go of the chunks."""
+        if not self.now.metadata.closed and self.provider is not None:
+            self.provider.forget_coming()
+            if self.provider.cache is not None:
+                self.provider.cache.close()
+        self.now.close()

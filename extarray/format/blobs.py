@@ -1,0 +1,311 @@
+"""Chunks in blobs: ``.xtz``, its blobs, and the table that locates them by the address of a chunk.
+
+Everything here is a function of bytes, so it serves local files and objects on servers alike.  A
+reader knows the address of a chunk; `entry_places` says where its entry is, `decode_entries` where
+its blob is, and `decode_blob` gives its bytes.  `raw_places` locates the bytes of chunks that no
+codec has encoded, so that parts of them can be read.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from extarray.common.errors import ChecksumError, CorruptError, LimitError, VersionError
+from extarray.format._crc import crc32c
+from extarray.format.blocks import MOST_SUMS_EXTENTS, sums_capacity
+from extarray.format.constants import CHECKSUM, SECTOR
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "BLOB_HEAD_BYTES",
+    "FILE_HEAD_BYTES",
+    "FILL",
+    "MIXED",
+    "UNIT",
+    "BlobPlaces",
+    "BlobsBlock",
+    "Codec",
+    "blob_bytes",
+    "check_blob_size",
+    "check_file_head",
+    "decode_blob",
+    "decode_blobs_block",
+    "decode_entries",
+    "encode_blob_head",
+    "encode_blobs_block",
+    "encode_entry_of_blob",
+    "encode_file_head",
+    "entry_places",
+    "extents_for",
+    "raw_places",
+    "table_bytes",
+]
+
+#: Blobs begin at multiples of this, and entries count their places and lengths in it.
+UNIT = 64
+FILE_HEAD_BYTES = 64
+BLOB_HEAD_BYTES = 32
+#: Entry of a chunk that holds the fill value everywhere and has no blob.
+FILL = 1
+#: In place of a codec: each blob says which one it has.
+MIXED = 0xFFFF
+
+_MAGIC = b"\x89XTZ\r\n\x1a\n"
+_FILE_HEAD = struct.Struct("<8sHH4x16s16sI")
+_FILE_VERSION = (3, 0)
+_BLOB_HEAD = struct.Struct("<IIQQHBxI")
+_BLOCK = struct.Struct("<II16sQQHHII")
+_EXTENTS_AT = 64
+_IN_BLOBS = 1
+_LENGTH_BITS = 24
+_MOST_UNITS = (1 << _LENGTH_BITS) - 1
+_MOST_OFFSET = 1 << 64 - _LENGTH_BITS
+_WORD = 8
+
+
+class Codec(enum.IntEnum):
+    """Codecs, which make the payload of a blob from the bytes of a chunk."""
+
+    RAW = 0  # the bytes themselves
+
+
+# -- the block in ``.xmd`` -------------------------------------------------------------------------
+
+
+class BlobsBlock(NamedTuple):
+    """Facts of the blobs, as the metadata have them.
+
+    Attributes
+    ----------
+    uuid : bytes
+        Of ``.xtz``.
+    size : int
+        Bytes of ``.xtz`` that are whole.
+    extents : tuple of int
+        Offsets of the extents of the table.
+    crc : int
+        Checksum of the table, one extent after the other.
+    words : int
+        Words of an entry; the first one counts.
+    codec : int
+        The codec of all blobs, or `MIXED`.
+    in_blobs : bool
+        The table is in ``.xtz``; otherwise in ``.xmd``.
+    """
+
+    uuid: bytes
+    size: int
+    extents: tuple[int, ...] = ()
+    crc: int = 0
+    words: int = 1
+    codec: int = MIXED
+    in_blobs: bool = True
+
+
+def encode_blobs_block(block: BlobsBlock, uuid: bytes) -> bytes:
+    """Return the first sector of the block; the checksum covers the uuid of the array."""
+    flags = _IN_BLOBS if block.in_blobs else 0
+    fixed = block.uuid, block.size, block.size, block.words, block.codec, flags, block.crc
+    body = _BLOCK.pack(0, len(block.extents), *fixed).ljust(_EXTENTS_AT, b"\0")
+    body += struct.pack(f"<{len(block.extents)}Q", *block.extents)
+    body = body.ljust(SECTOR, b"\0")[CHECKSUM.size :]
+    return CHECKSUM.pack(crc32c(uuid + body)) + body
+
+
+def decode_blobs_block(data: bytes, uuid: bytes, n_chunks: int, size: int) -> BlobsBlock:
+    """Return what the block of a packed array says.
+
+    Parameters
+    ----------
+    data : bytes
+        At least its first sector.
+    uuid : bytes
+        Of the array.
+    n_chunks : int
+    size : int
+        Bytes of ``.xtz``.
+
+    Raises
+    ------
+    CorruptError
+        The block is damaged, or does not fit the array or ``.xtz``.
+    """
+    body = data[CHECKSUM.size : SECTOR]
+    if len(data) < SECTOR or CHECKSUM.pack(crc32c(uuid + body)) != data[: CHECKSUM.size]:
+        raise CorruptError("the block for chunks in blobs is damaged")
+    _, n, own, whole, _, words, codec, flags, crc = _BLOCK.unpack_from(data)
+    if n > MOST_SUMS_EXTENTS:
+        raise CorruptError("the block for chunks in blobs has too many extents")
+    extents = struct.unpack_from(f"<{n}Q", data, _EXTENTS_AT)
+    block = BlobsBlock(own, whole, extents, crc, words, codec, flags == _IN_BLOBS)
+    if whole != size:
+        raise CorruptError(f"the file of blobs has {size} bytes, but the metadata say {whole}")
+    if words != 1 or not block.in_blobs or n != extents_for(n_chunks):
+        raise CorruptError("the table of blobs is not that of a packed array")
+    for number, at in enumerate(extents):
+        stop = at + _WORD * _entries_in(number, n_chunks)
+        if at < FILE_HEAD_BYTES or at % _WORD or stop > size:
+            raise CorruptError("the table of blobs is not inside the file of blobs")
+    return block
+
+
+# -- the table -------------------------------------------------------------------------------------
+
+
+def extents_for(n_chunks: int) -> int:
+    """Return how many extents the table of some chunks has.
+
+    Examples
+    --------
+    >>> extents_for(0), extents_for(1024), extents_for(1025)
+    (0, 1, 2)
+    """
+    return ((n_chunks - 1) // sums_capacity(0) + 1).bit_length() if n_chunks else 0
+
+
+def _entries_in(number: int, n_chunks: int) -> int:
+    """Return how many entries of chunks an extent has: the last one ends with the last chunk."""
+    before = sums_capacity(number) - sums_capacity(0)
+    return min(sums_capacity(number), n_chunks - before)
+
+
+def table_bytes(n_chunks: int) -> int:
+    """Return the bytes of the whole table of a packed array, whose extents follow each other."""
+    return _WORD * n_chunks
+
+
+def entry_places(block: BlobsBlock, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the offsets of the entries of chunks, of 8 bytes each, in the file of the table."""
+    first = sums_capacity(0)
+    numbers = np.frexp((addresses // first + 1).astype(np.float64))[1] - 1
+    starts = np.array(block.extents, np.int64)[numbers]
+    within = addresses - (np.int64(first) << numbers) + first
+    places: NDArray[np.int64] = starts + _WORD * block.words * within
+    return places
+
+
+def blob_bytes(payload_bytes: int) -> int:
+    """Return the bytes from a blob's beginning to that of the next one."""
+    return -(-(BLOB_HEAD_BYTES + payload_bytes) // UNIT) * UNIT
+
+
+def check_blob_size(payload_bytes: int, name: str) -> None:
+    """Raise LimitError for a chunk that is too large for a blob."""
+    if blob_bytes(payload_bytes) > _MOST_UNITS * UNIT:
+        raise LimitError(
+            f"cannot put the chunks of {name} in another order: each has {payload_bytes} bytes, "
+            "and an entry of the table names blobs below 1 GiB; pack in the order of addresses, or "
+            "rechunk the array"
+        )
+
+
+def encode_entry_of_blob(offset: int, size: int) -> int:
+    """Return the entry of a chunk whose blob is at an offset of ``.xtz`` and takes `size` bytes."""
+    if offset >= _MOST_OFFSET * UNIT:
+        raise LimitError("a file of blobs has at most 64 TiB")
+    return (offset // UNIT) << _LENGTH_BITS | size // UNIT
+
+
+class BlobPlaces(NamedTuple):
+    """Offsets and sizes of blobs in ``.xtz``; both are 0 for chunks of the fill value."""
+
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+def decode_entries(
+    words: NDArray[np.uint64], addresses: NDArray[np.int64], block: BlobsBlock, chunk_bytes: int
+) -> BlobPlaces:
+    """Return the places of the blobs of chunks from their entries.
+
+    Raise ChecksumError, which names a chunk, if an entry leads out of the file or to no blob.
+    """
+    words = words.astype(np.uint64)
+    is_fill = words == FILL
+    offsets = (words >> np.uint64(_LENGTH_BITS)).astype(np.int64) * UNIT
+    sizes = (words & np.uint64(_MOST_UNITS)).astype(np.int64) * UNIT
+    offsets[is_fill] = sizes[is_fill] = 0
+    wrong = ~is_fill & ((sizes == 0) | (offsets < FILE_HEAD_BYTES) | (sizes > block.size - offsets))
+    if block.codec == Codec.RAW:
+        wrong |= ~is_fill & (sizes != blob_bytes(chunk_bytes))
+    if wrong.any():
+        address = int(addresses[np.argmax(wrong)])
+        error = ChecksumError(
+            f"the entry of chunk {address} in the table of blobs is damaged: it leads to no blob"
+        )
+        error.chunk = address
+        raise error
+    return BlobPlaces(offsets, sizes)
+
+
+def raw_places(places: BlobPlaces, block: BlobsBlock) -> NDArray[np.int64] | None:
+    """Return where chunks lie in ``.xtz``, byte for byte; None if a codec may have encoded them.
+
+    0 stands for a chunk of the fill value.
+    """
+    if block.codec != Codec.RAW:
+        return None
+    return np.where(places.sizes > 0, places.offsets + BLOB_HEAD_BYTES, 0)
+
+
+# -- ``.xtz`` and its blobs ------------------------------------------------------------------------
+
+
+def encode_file_head(uuid: bytes, array: bytes) -> bytes:
+    """Return the head of ``.xtz``, which has the uuids of the file and of the array."""
+    body = _FILE_HEAD.pack(_MAGIC, *_FILE_VERSION, uuid, array, 0)[: -CHECKSUM.size]
+    return (body + CHECKSUM.pack(crc32c(body))).ljust(FILE_HEAD_BYTES, b"\0")
+
+
+def check_file_head(data: bytes, block: BlobsBlock, array: bytes) -> None:
+    """Raise CorruptError unless the head of ``.xtz`` is that of this array's blobs."""
+    if data[: _FILE_HEAD.size] != encode_file_head(block.uuid, array)[: _FILE_HEAD.size]:
+        raise CorruptError("the file of blobs is damaged, or belongs to another array")
+
+
+def encode_blob_head(
+    payload: memoryview | bytes, address: int, number: int, uuid: bytes, codec: Codec = Codec.RAW
+) -> bytes:
+    """Return the head of a blob; the checksum covers the uuid of ``.xtz``, and the payload."""
+    body = _BLOB_HEAD.pack(0, len(payload), address, number, codec, 0, 0)[CHECKSUM.size :]
+    return CHECKSUM.pack(crc32c(payload, crc32c(uuid + body))) + body
+
+
+def decode_blob(
+    blob: memoryview, address: int, block: BlobsBlock, chunk_bytes: int, verify: bool = True
+) -> memoryview:
+    """Return the bytes of a chunk from its blob.
+
+    Raises
+    ------
+    ChecksumError
+        This is not the blob of the chunk, or it is damaged; ``chunk`` names the chunk.
+    VersionError
+        A newer version has encoded it.
+    """
+    what = "it is truncated"
+    if len(blob) >= BLOB_HEAD_BYTES:
+        crc, n, own, _, codec, filter_, blocks = _BLOB_HEAD.unpack_from(blob)
+        stop = BLOB_HEAD_BYTES + n
+        if own != address or stop > len(blob):
+            what = "another one is in its place"
+        elif verify and crc32c(blob[CHECKSUM.size : stop], crc32c(block.uuid)) != crc:
+            what = "it does not match its checksum"
+        elif codec != Codec.RAW or filter_ or blocks:
+            raise VersionError(
+                f"chunk {address} is encoded by codec {codec}, which this version of extarray does "
+                "not know; install a newer version"
+            )
+        elif n != chunk_bytes:
+            what = f"it has {n} bytes in place of {chunk_bytes}"
+        else:
+            return blob[BLOB_HEAD_BYTES:stop]
+    error = ChecksumError(f"the blob of chunk {address} is damaged: {what}")
+    error.chunk = address
+    raise error

@@ -1,0 +1,276 @@
+"""Requests through obstore.
+
+obstore checks that an answer has the range that was asked for, and never decodes bodies.  Its own
+attempts are turned off for stores made here: after a body that ended early it would go on without
+the condition, and nobody could count its requests.
+
+obstore's threads do not live on in a forked child, where its calls would wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from extarray.common.extras import require
+from extarray.remote.answers import PIECE, Answer, Failure, Request, failure_of
+from extarray.remote.options import Policy, for_obstore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["OF_SCHEME", "StoreBackend", "UrlBackend", "is_store", "stayed_in_parent"]
+
+#: Schemes that obstore reads, and those that mean the same.
+OF_SCHEME = {
+    "http": "http",
+    "https": "https",
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "abfs": "az",
+    "abfss": "az",
+}
+
+_PURPOSE = "reading from a web server or a bucket"
+
+# Paths that obstore leaves as they are.
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+
+_first_user = 0  # the process that began to use obstore's threads
+
+
+def is_store(value: Any) -> bool:
+    """Tell whether a value is a store of obstore."""
+    return type(value).__module__.partition(".")[0] == "obstore"
+
+
+class StoreBackend:
+    """Requests to a store of obstore."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def _store_for(self, path: str) -> tuple[Any, str]:
+        return self._store, path
+
+    async def get(self, request: Request) -> Answer:
+        """Make one request; raise `Failure` if its answer is anything but the range."""
+        _check_process()
+        obstore = require("obstore", "remote", _PURPOSE)
+        store, path = self._store_for(request.path)
+        options: dict[str, Any] = {
+            "range": (
+                {"suffix": -request.start} if request.start < 0 else (request.start, request.stop)
+            )
+        }
+        # A weak tag never matches in If-Match.
+        if request.match is not None and _is_strong(request.match):
+            options["if_match"] = request.match
+        if request.none_match is not None and _is_tag(request.none_match):
+            options["if_none_match"] = request.none_match
+        failure: Failure
+        try:
+            async with asyncio.timeout(request.timeout):
+                result = await obstore.get_async(store, path, options=options)
+            meta = result.meta
+            start, stop = result.range
+            encoding = dict(result.attributes).get("Content-Encoding", "identity")
+            if encoding.lower() not in {"identity", "aws-chunked", ""}:
+                failure = Failure("again", "the server compressed the answer, unasked")
+            else:
+                data = await _body(result, stop - start, request.timeout)
+                return Answer(data, start, int(meta["size"]), _tag_of(meta))
+        except Failure as error:
+            failure = error
+        except TimeoutError:
+            failure = Failure("again", "the server did not answer in time")
+        except Exception as error:  # noqa: BLE001 -- obstore raises errors of several kinds
+            failure = _failure(error)
+        # Outside of the handler: no error of obstore, which quotes URLs, stays in a traceback.
+        raise failure
+
+
+class UrlBackend(StoreBackend):
+    """Requests to URLs: of one bucket, or of one web server.
+
+    Parameters
+    ----------
+    scheme : {"http", "https", "s3", "gs", "az"}
+    root : str
+        The bucket, ``container`` or ``host:port``.
+    options : Mapping
+        Those of the user, without ours.
+    policy : Policy
+    userinfo, query : str
+        Parts of a web server's URL.
+    """
+
+    def __init__(
+        self,
+        scheme: str,
+        root: str,
+        options: Mapping[str, Any],
+        policy: Policy,
+        userinfo: str = "",
+        query: str = "",
+    ) -> None:
+        self._class = require("obstore.store", "remote", _PURPOSE)
+        self._scheme = scheme
+        self._root = root
+        self._query = query
+        self._config, self._client = for_obstore(scheme, options, policy, userinfo)
+        self._stores: dict[str, Any] = {}
+        if scheme not in {"http", "https"}:
+            self._stores[""] = self._bucket()
+
+    def _bucket(self) -> Any:
+        classes = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
+        container, _, account = self._root.partition("@")
+        config = dict(self._config)
+        if self._scheme == "az" and account:  # abfs://container@account.dfs.core.windows.net
+            config.setdefault("account_name", account.partition(".")[0])
+        return getattr(self._class, classes[self._scheme])(
+            container,
+            client_options=self._client,
+            retry_config={"max_retries": 0},
+            **config,
+        )
+
+    def _store_for(self, path: str) -> tuple[Any, str]:
+        if "" in self._stores:
+            return self._stores[""], path
+        # The store of a whole URL keeps its path and query as they are; that of a server, whose
+        # connections its objects share, would encode them.
+        url = f"{self._scheme}://{self._root}/"
+        rest = path.lstrip("/")
+        is_plain = not self._query and _PLAIN.fullmatch(rest)
+        if not is_plain:
+            url, rest = f"{url}{rest}{self._query}", ""
+        if url not in self._stores:
+            self._stores[url] = self._class.HTTPStore.from_url(
+                url, client_options=self._client, retry_config={"max_retries": 0}
+            )
+        return self._stores[url], rest
+
+
+def stayed_in_parent() -> bool:
+    """Tell whether this process was forked after obstore had started its threads."""
+    return _first_user not in {0, os.getpid()}
+
+
+def _check_process() -> None:
+    """Refuse to wait for threads that only the parent process has."""
+    global _first_user
+    if _first_user == 0:
+        _first_user = os.getpid()
+    if stayed_in_parent():
+        raise Failure(
+            "never",
+            "this process was forked from one that had begun to read remotely, and obstore's "
+            "threads stayed there; start processes by 'spawn' or 'forkserver', or install fsspec "
+            "with its package for these URLs",
+        )
+
+
+async def _body(result: Any, size: int, seconds: float) -> bytes:
+    """Return the body of an answer, of exactly `size` bytes, and take in hardly any more.
+
+    Each piece has to come within some seconds: a server that sends byte by byte would keep a
+    timeout that begins anew with each read waiting for ever.
+    """
+    stream = result.stream(min_chunk_size=min(max(size, 1), PIECE))
+    pieces: list[bytes] = []
+    come = 0
+    while come <= size:
+        async with asyncio.timeout(seconds):
+            piece = await anext(stream, None)
+        if piece is None:
+            break
+        pieces.append(piece)
+        come += len(piece)
+    if come > size:
+        raise Failure("again", f"the body is longer than its {size} bytes")
+    if come != size:
+        raise Failure("again", f"the body ended after {come} of {size} bytes")
+    return b"".join(pieces)
+
+
+def _is_strong(tag: str) -> bool:
+    return tag.startswith('"')
+
+
+def _is_tag(tag: str) -> bool:
+    return tag.startswith(('"', "W/"))
+
+
+def _tag_of(meta: Mapping[str, Any]) -> str | None:
+    """Return the ETag of an object, or else when it was modified, or None."""
+    tag = meta["e_tag"]
+    if tag:
+        # Some servers leave the quotes out, without which no condition can match.
+        return tag if _is_tag(tag) else f'"{tag}"'
+    modified = meta["last_modified"]
+    return f"modified {modified.isoformat()}" if modified.timestamp() else None
+
+
+_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z.]{1,60})</Code>")
+
+#: Words of obstore's messages, and what they mean.
+_REASONS = (
+    ("dns error", "the host's name was not found"),
+    ("TimedOut", "the server did not answer in time"),
+    ("kind: Timeout", "the server did not answer in time"),
+    ("MissingLastModified", "the answer has no date"),
+    ("MissingEtag", "the answer has no tag"),
+    ("UnexpectedRange", "the server sent another range"),
+    ("ContentRange", "the server did not say which range it sent"),
+    ("InvalidRange", "the server has fewer bytes than it said before"),
+    ("ConnectionRefused", "the server refused the connection"),
+    ("ConnectionReset", "the server reset the connection"),
+    ("IncompleteBody", "the body ended early"),
+    ("IncompleteMessage", "the connection ended before the answer"),
+    ("kind: Connect", "no connection to the server"),
+    ("Parse(", "the answer is not HTTP"),
+)
+
+
+def _failure(error: Exception) -> Failure:
+    """Return an error of obstore as a failure, without its text, which quotes URLs and answers."""
+    text = str(error)
+    status = _STATUS.search(text)
+    code = _CODE.search(text)
+    said = f"the server answered {status[1]}" if status else "no answer of the server"
+    if code:
+        said += f" ({code[1]})"
+    if status:
+        return failure_of(int(status[1]), said)
+    if isinstance(error, FileNotFoundError):
+        return Failure("missing", said)
+    name = type(error).__name__
+    # An answer without a range, or a suffix for Azure.
+    if name == "NotSupportedError" or "NotPartial" in text:
+        return Failure("whole", "the server does not send ranges of bytes")
+    if name == "NotModifiedError":
+        return Failure("unmodified", "the object is as it was")
+    if name == "PreconditionError":
+        return Failure("replaced", "the object has another tag")
+    if name in {"PermissionDeniedError", "UnauthenticatedError"}:
+        return Failure("denied", said)
+    if "certificate" in text.lower():
+        return Failure("never", "the server's certificate is not trusted")
+    if "BadScheme" in text or "scheme is not allowed" in text:
+        return Failure("never", "the server redirects to another scheme")
+    if "kind: Redirect" in text or "TooManyRedirects" in text:
+        return Failure("never", "the server redirects for ever")
+    for word, reason in _REASONS:
+        if word in text:
+            return Failure("again", reason)
+    if name == "GenericError":
+        return Failure("again", "the connection failed")
+    return Failure("never", f"obstore raised {name}")

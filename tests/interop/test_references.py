@@ -1,0 +1,171 @@
+"""Other software reads chunks over HTTP, by references to packed files and pairs."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import threading
+
+import numpy as np
+import pytest
+
+import extarray as xa
+
+fsspec = pytest.importorskip("fsspec")
+zarr = pytest.importorskip("zarr")
+pytest.importorskip("aiohttp")
+
+X = np.arange(1, 57, dtype=">i2").reshape(8, 7)
+
+
+class _Ranges(http.server.SimpleHTTPRequestHandler):
+    """Serves ranges of the files of a folder."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        try:
+            with open(self.translate_path(self.path), "rb") as file:
+                data = file.read()
+        except OSError:
+            self.send_error(404)
+            return
+        first, last = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups()
+        body = data[int(first) : int(last) + 1]
+        self.server.asked.append((self.path, len(body)))
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{int(first) + len(body) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """Serve the folder of the test; yield its URL and the list of requests."""
+    monkeypatch.chdir(tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Ranges) as found:
+        found.asked = []
+        found.daemon_threads = True
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{found.server_port}", found.asked
+        found.shutdown()
+        thread.join()
+
+
+def by_zarr(refs, zarr_format=2, name=None):
+    """Read with zarr, by references that went through JSON."""
+    refs = json.loads(json.dumps(refs))
+    fs = fsspec.filesystem(
+        "reference",
+        fo=refs,
+        remote_protocol="http",
+        remote_options={"asynchronous": True},
+        asynchronous=True,
+        skip_instance_cache=True,
+    )
+    store = zarr.storage.FsspecStore(fs, read_only=True, path="")
+    if name is None:
+        return zarr.open_array(store, mode="r", zarr_format=zarr_format)[...]
+    return zarr.open_group(store, mode="r", zarr_format=zarr_format)[name][...]
+
+
+def scene(path, **options):
+    a = xa.create(path, (4, 7), X.dtype, chunks=(2, 3), **options)
+    a.extend(0, 4, "start")
+    a[...] = X
+    return a
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("order", ["address", "hilbert", 1])
+def test_a_packed_file_is_read_from_a_server(server, tmp_path, order, zarr_format):
+    url, asked = server
+    with scene(tmp_path / "a") as a:
+        xa.pack(a, tmp_path / "a.xap", order=order)
+    with xa.open(tmp_path / "a.xap") as a:
+        refs = a.to_kerchunk(zarr_format=zarr_format, url=f"{url}/a.xap")
+    (tmp_path / "a.xta").unlink()
+    np.testing.assert_array_equal(by_zarr(refs, zarr_format), X)
+    assert {path for path, _ in asked} == {"/a.xap"}
+    assert sum(size for _, size in asked) == 12 * 12
+
+
+@pytest.mark.parametrize("name", ["live", "live.xta", "live.xmd"])
+def test_a_pair_is_read_from_a_server(server, tmp_path, name):
+    url, asked = server
+    with scene(tmp_path / "live") as a:
+        refs = a.to_kerchunk(url=f"{url}/{name}?token=1")
+    assert refs["refs"]["0.0"][0] == f"{url}/live.xta?token=1"
+    np.testing.assert_array_equal(by_zarr(refs), X)
+    assert {path for path, _ in asked} == {"/live.xta?token=1"}
+
+
+@pytest.mark.parametrize("packed", [None, "address", "morton"])
+def test_a_group_is_read_from_a_server(server, tmp_path, packed):
+    url, _ = server
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["north/wind"] = X
+        a = g.create("south", (4, 4), "f4", chunks=(2, 2))
+        a[...] = 3
+        a.extend(1, 2)
+        refs = g.to_kerchunk(url=f"{url}/g/")
+        if packed:
+            xa.pack(g, tmp_path / "g.xap", order=packed)
+    if packed:
+        with xa.open_group(tmp_path / "g.xap") as g:
+            refs = g.to_kerchunk(url=f"{url}/g.xap")
+    np.testing.assert_array_equal(by_zarr(refs, name="north/wind"), X)
+    np.testing.assert_array_equal(by_zarr(refs, name="south"), [[3, 3, 3, 3, 0, 0]] * 4)
+
+
+def test_xarray_reads_a_group_from_a_server(server, tmp_path):
+    xr = pytest.importorskip("xarray")
+    url, _ = server
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.create("time", 8, "i8", dims=["time"])[:] = range(8)
+        g.create("wind", (4, 7), "f4", dims=["time", "x"], chunks=(2, 3)).extend("time", 4)
+        g["wind"][...] = X
+        xa.pack(g, tmp_path / "g.xap", order="hilbert")
+    with xa.open_group(tmp_path / "g.xap") as g:
+        (tmp_path / "g.json").write_text(json.dumps(g.to_kerchunk(url=f"{url}/g.xap")))
+    options = {
+        "fo": str(tmp_path / "g.json"),
+        "remote_protocol": "http",
+        "remote_options": {"asynchronous": True},
+        "asynchronous": True,
+    }
+    with xr.open_dataset("reference://", engine="zarr", storage_options=options) as ds:
+        np.testing.assert_array_equal(ds.wind.sel(time=[2, 7]).values, X[[2, 7]])
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("dims", [None, ("y", "x")])
+@pytest.mark.parametrize("fill", [0, 7])
+def test_chunks_that_a_packed_file_leaves_out_are_read(server, tmp_path, zarr_format, dims, fill):
+    url, asked = server
+    x = X.copy()
+    x[2:6] = fill
+    with scene(tmp_path / "a", dims=dims, fill_value=fill) as a:
+        a[2:6] = fill
+        xa.pack(a, tmp_path / "a.xap", order="morton")
+    with xa.open(tmp_path / "a.xap") as a:
+        refs = a.to_kerchunk(zarr_format=zarr_format, url=f"{url}/a.xap")
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), x)
+        assert len(asked) == 6
+        if zarr_format == 2 and dims:  # zarr takes the fill value for missing elements
+            with (
+                xa.config.set(max_memory=6 * 12 - 1),
+                pytest.raises(xa.ArgumentError, match="zarr_format=3"),
+            ):
+                a.to_kerchunk()
+
+
+def test_a_url_is_text(tmp_path):
+    with scene(tmp_path / "a") as a, pytest.raises(xa.ArgumentTypeError, match="url must be"):
+        a.to_kerchunk(url=tmp_path)

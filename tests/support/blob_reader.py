@@ -1,0 +1,111 @@
+"""A reader of chunks in blobs, written from docs/format/blobs.md alone, on `format_reader`."""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+
+import format_reader
+from format_reader import crc32c, cut, need
+
+__all__ = ["entries_of", "parse_block", "read_blobs", "read_packed"]
+
+
+def parse_header(data):
+    """Parse a header of version 3, by that of version 2 without the JSON object."""
+    need(data[:10] == b"\x89XTA\r\n\x1a\n\3\0", "not a header of version 3")
+    k, flags, itemsize, dtype_bytes = struct.unpack("<BxHII", cut(data, 32, 12, "header"))
+    at = 48 + 8 * k + dtype_bytes + itemsize + (32 if flags & 4 else 0)
+    (length,) = struct.unpack("<I", cut(data, at, 4, "header"))
+    end = at + 4 + length
+    checksum = struct.unpack("<I", cut(data, end, 4, "header"))[0]
+    need(crc32c(data[:end]) == checksum, "the header is damaged: its checksum does not fit")
+    need(flags & 8, "a header of version 3 without bit 3")
+    need(end + 4 <= struct.unpack("<I", data[12:16])[0], "header_bytes is not possible")
+    plain = data[:8] + b"\2\0" + data[10:at]
+    header = format_reader.parse_header(
+        plain + struct.pack("<I", crc32c(plain)) + data[at + 4 : len(data)]
+    )
+    header.log = header.size + 8192 + -(-(end + 4) // 512) * 512
+    return header
+
+
+def parse_block(data, header, n_chunks, size):
+    """Return the uuid of .xtz, the codec, the checksum of the table and its extents."""
+    at = format_reader.optional_block(data, header, 2)
+    need(at is not None, "there is no block for blobs")
+    sector = cut(data, at, 512, "block")
+    checksum, n, uuid, whole, _same, one, codec, also_one, table = struct.unpack_from(
+        "<II16sQQHHII", sector
+    )
+    need(crc32c(header.uuid + sector[4:]) == checksum, "the block is damaged")
+    need(one == also_one == 1 and whole == size, "not the block of a packed array")
+    least = 0
+    while 1024 * (2**least - 1) < n_chunks:
+        least += 1
+    need(n == least <= 54, "another number of extents")
+    offsets = struct.unpack_from(f"<{n}Q", sector, 64)
+    extents = []
+    for e, offset in enumerate(offsets):
+        entries = min(1024 * 2**e, n_chunks - 1024 * (2**e - 1))
+        need(offset % 8 == 0 and 64 <= offset <= size - 8 * entries, "an extent outside")
+        extents.append((offset, entries))
+    return uuid, codec, table, extents
+
+
+def entries_of(extents, blobs):
+    """Return the bytes of the table, and its entries by address."""
+    table = b"".join(blobs[at : at + 8 * n] for at, n in extents)
+    return table, struct.unpack(f"<{len(table) // 8}Q", table)
+
+
+def blob_of(blobs, entry, address, uuid, chunk_bytes, codecs):
+    """Return the payload that an entry leads to."""
+    offset, room = 64 * (entry >> 24), 64 * (entry & 0xFFFFFF)
+    need(offset >= 64 and room > 0 and offset + room <= len(blobs), "an entry that leads out")
+    if codecs == 0:
+        need(room == -(-(32 + chunk_bytes) // 64) * 64, "an entry of another length")
+    need(room >= 32, "no room for a head")
+    head = blobs[offset : offset + 32]
+    checksum, n, own, _number, codec, rest, parts = struct.unpack("<IIQQHHI", head)
+    need(own == address and 32 + n <= room, f"not the blob of chunk {address}")
+    blob = blobs[offset : offset + 32 + n]
+    need(crc32c(uuid + blob[4:]) == checksum, f"the blob of chunk {address} is damaged")
+    need(codec == rest & 0xFF == parts == 0, f"codec {codec} is not known")
+    need(n == chunk_bytes, "a payload of another length")
+    return blob[32:]
+
+
+def read_blobs(data, blobs):
+    """Return elements and attributes from `.xmd` and `.xtz`."""
+    header = parse_header(data)
+    state = format_reader.newest_state(data, header)
+    need(state.sealed, "the state is not sealed")
+    n_chunks = prod(state.grid)
+    uuid, codecs, checksum, extents = parse_block(data, header, n_chunks, len(blobs))
+    head = struct.unpack("<8sHH4x16s16sI", cut(blobs, 0, 52, ".xtz"))
+    need(head[0] == b"\x89XTZ\r\n\x1a\n" and head[1:3] == (3, 0), "no file of blobs")
+    need(head[3:] == (uuid, header.uuid, crc32c(blobs[:48])), "another file of blobs")
+    table, entries = entries_of(extents, blobs)
+    need(crc32c(table) == checksum, "the table is damaged")
+    fill = header.fill.tobytes() * (header.chunk_bytes // header.fill.nbytes)
+    chunks = [
+        fill if entry == 1 else blob_of(blobs, entry, q, uuid, header.chunk_bytes, codecs)
+        for q, entry in enumerate(entries)
+    ]
+    return format_reader.elements_of(header, state, b"".join(chunks))
+
+
+def read_packed(image, name=None):
+    """Return elements and attributes of an array in a packed file; by default, the only one."""
+    members = format_reader.members_of(image)
+    if name is None:
+        name = format_reader.parse_packed(image).alone
+    need(name is not None and f"{name}.xmd" in members, "no such array")
+    data = format_reader.compared(members[f"{name}.xmd"])
+    if data[8:10] == b"\2\0":
+        return format_reader.read_packed([members[name + s] for s in (".xmd", ".xta")])
+    need(f"{name}.xtz" in members, "there are no blobs")
+    seal = b"\x89XTA sealed:\r\n\x1a\n" + data[16:32]
+    need(members[f"{name}.xta"][0] == seal, ".xta is not the seal")
+    return read_blobs(data, members[f"{name}.xtz"][0])
