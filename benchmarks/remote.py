@@ -262,9 +262,7 @@ def verdicts(found: Found, name: str, data: Data) -> dict[str, dict[str, Verdict
             least = min(others, key=lambda n: others[n].requests)
             here["requests"] = Verdict(mine.requests, others[least].requests, least)
             first = min(others, key=lambda n: others[n].seconds)
-            here["milliseconds"] = Verdict(
-                mine.seconds * 1e3, others[first].seconds * 1e3, first
-            )
+            here["milliseconds"] = Verdict(mine.seconds * 1e3, others[first].seconds * 1e3, first)
         elif zarr := [costs[n].seconds for n in (ZARR, SHARDS) if n in costs]:
             here["milliseconds"] = Verdict(
                 mine.seconds * 1e3, min(zarr) * 1e3 / FASTER_AGAIN, f"zarr / {FASTER_AGAIN}"

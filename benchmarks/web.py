@@ -1,7 +1,7 @@
 """A web server in a process of its own, that waits before each answer, and counts.
 
-It sends files of a folder, whole or in ranges, over connections that stay open.  The first part of a
-path only makes addresses differ: ``/1/a/b`` and ``/2/a/b`` are one file.
+It sends files of a folder, whole or in ranges, over connections that stay open.  The first part of
+a path only makes addresses differ: ``/1/a/b`` and ``/2/a/b`` are one file.
 """
 
 from __future__ import annotations
