@@ -37,7 +37,7 @@ class Data:
         return tuple(n * c for n, c in zip(self.grid, self.chunks, strict=True))
 
     def make(self) -> np.ndarray:
-        """Return waves with some noise, and nothing over land: zstd halves them."""
+        """Return waves with some noise, and nothing over land: zstd leaves a third."""
         random = np.random.default_rng(0)
         t, y, x = np.ogrid[tuple(slice(0, n) for n in self.shape)]
         sea = np.cos(y / 23) + np.cos(x / 31 + y / 47) > -0.7
