@@ -117,6 +117,10 @@ class _Server:
         self._pipe.send(answer)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Else small answers wait for the client's delayed acknowledgement of their head: asyncio
+        # leaves sockets alone that do not name their protocol.
+        connection = writer.get_extra_info("socket")
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
