@@ -91,7 +91,7 @@ class Location:
             obstore does (``access_key_id``, ``region``, ``client_options``, ...).  For all:
 
             ``coalesce``
-                Most bytes between two ranges that one request reads; 256 KiB by default.
+                Most bytes between two ranges that one request reads; 512 KiB by default.
             ``concurrency``
                 Most requests at the same time; 16 by default.
             ``retries``

@@ -33,8 +33,8 @@ class Policy:
     Attributes
     ----------
     coalesce : int
-        Most bytes of a gap between two ranges that one request reads.  256 KiB take 20 ms at
-        100 Mbit/s, as long as a round trip.
+        Most bytes of a gap between two ranges that one request reads.  512 KiB take 20 ms at
+        200 Mbit/s, as long as a round trip.
     concurrency : int
         Most requests at the same time.
     retries : int
@@ -43,7 +43,7 @@ class Policy:
         Seconds in which the next piece of an answer (128 KiB, or all) has to come.
     """
 
-    coalesce: int = 256 << 10
+    coalesce: int = 512 << 10
     concurrency: int = 16
     retries: int = 5
     timeout: float = 30.0

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +27,12 @@ from benchmarks import (
     hyperspectral,
     larger,
     rechunk,
+    remote,
+    remote_peers,
     scale,
     schemes,
     suites,
+    web,
 )
 from benchmarks.model import Case, Group, Target
 from benchmarks.peers import load
@@ -387,6 +392,77 @@ def test_cold_reads_tell_what_the_disk_delivers(tmp_path, capsys):
     assert [len(times) for times in found.values()] == [3, 3]
     assert "Megabytes delivered" in capsys.readouterr().out
     assert [*tmp_path.iterdir()] == [figures]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_reads_over_http_tell_requests_and_bytes(tmp_path, capsys):
+    pytest.importorskip("obstore", reason="obstore reads from servers (extra 'remote')")
+    figures = tmp_path / "figures.json"
+    only = [remote_peers.PACK, remote_peers.PAIR, remote_peers.HILBERT, remote_peers.ZARR]
+    status = remote.main(
+        ["--quick", "--latency", "1", "--rounds", "1", "--only", *only]
+        + ["--folder", os.fspath(tmp_path), "--json", os.fspath(figures)]
+    )
+    printed = capsys.readouterr().out
+    assert status == 0, printed
+    assert "Goals of extarray, hilbert" in printed
+    assert [*tmp_path.iterdir()] == [figures]
+    found = json.loads(figures.read_text())
+    assert [*found] == ["waits", "narrow"]
+    for lines in found.values():
+        assert lines[remote.OPEN][remote_peers.PACK]["requests"] == 1
+        assert lines[remote.AGAIN][remote_peers.PACK]["requests"] == 0
+        # All of the pair, and its metadata.
+        size = lines[remote.ALL][remote_peers.PAIR]["megabytes"]
+        assert 0.0432 < size < 0.07
+
+
+def test_goals_over_http_are_judged_by_the_least_of_the_others(tmp_path):
+    data = remote_peers.Data(os.fspath(tmp_path))
+    whole = remote.chunk_bytes(data, [(111, 200, 300), (112, 200, 300), np.s_[111, 200, 200:301]])
+    assert whole == 3 * 19 * 27 * 60 * 4
+    ours, zarr, shards = remote_peers.HILBERT, remote_peers.ZARR, remote_peers.SHARDS
+    cost = remote.Cost
+    found = {
+        remote.OPEN: {ours: cost(1, 0.1, 0.03, 1), zarr: cost(1, 0, 0.04, 1)},
+        remote.ELEMENT: {
+            ours: cost(3, 0.1 + 1.5 * 0.12312, 0.05, 1),
+            zarr: cost(4, 1, 0.04, 1),
+            shards: cost(2, 1, 0.09, 1),
+        },
+        remote.AGAIN: {ours: cost(0, 0, 0.01, 0), zarr: cost(4, 1, 0.1, 1)},
+    }
+    judged = remote.verdicts(found, ours, data)
+    element = judged[remote.ELEMENT]
+    assert (element["requests"].limit, element["requests"].whose) == (2, shards)
+    assert (element["milliseconds"].limit, element["milliseconds"].whose) == (40, zarr)
+    assert element["bytes / whole chunks"].figure == 1.5
+    held = {(read, name): v.held for read, here in judged.items() for name, v in here.items()}
+    assert held == {
+        (remote.OPEN, "requests"): True,
+        (remote.OPEN, "milliseconds"): True,
+        (remote.ELEMENT, "requests"): False,
+        (remote.ELEMENT, "milliseconds"): False,
+        (remote.ELEMENT, "bytes / whole chunks"): False,
+        (remote.AGAIN, "milliseconds"): False,
+        ("in sum", "bytes / whole chunks"): True,
+    }
+    assert "**3 of 2 (zarr, shards)**" in remote.goals(judged)
+
+
+def test_the_server_of_benchmarks_sends_ranges_and_counts(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(range(256)) * 1000)
+    with web.Web(os.fspath(tmp_path), web.Line(0.0, 1e8)) as server:
+        for asked, expected in (("bytes=5-9", range(5, 10)), ("bytes=-3", range(253, 256))):
+            request = urllib.request.Request(server.url + "/1/a", headers={"Range": asked})
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                assert answer.status == 206
+                assert answer.read() == bytes(expected)
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(server.url + "/1/../../b", timeout=60)
+        assert server.counted() == web.Count(3, 8, 1)
+        assert server.counted() == web.Count()
 
 
 @pytest.mark.parametrize("name", larger.CANDIDATES)
