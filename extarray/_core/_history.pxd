@@ -63,6 +63,9 @@ cdef class History:
     cdef tuple _extents(self, int side)
 
 
+# Undo all growth since a mark.
+cdef int take_back(History self, mark) except -1
+
 # The current vectors, for a look that runs no Python.  Without the GIL, a copy.
 cdef inline const axial_t *look(History self, axial_t *room) except NULL:
     if FREE_THREADS:

@@ -389,11 +389,16 @@ def mark_of(History self not None):
 
 def roll_back(History self not None, mark):
     """Undo all growth since `mark_of`, after a growth that failed before its commit."""
-    with cython.critical_section(self):
-        take_back(self, mark)
+    take_back(self, mark)
 
 
 cdef int take_back(History self, mark) except -1:
+    with cython.critical_section(self):
+        drop_segments(self, mark)
+    return 0
+
+
+cdef int drop_segments(History self, mark) except -1:
     cdef axial_t *s = &self.state
     cdef const record_t *last
     cdef side_t *own
@@ -409,6 +414,11 @@ cdef int take_back(History self, mark) except -1:
             own.extent = extents[side][j]
             # A side of one segment has no table.
             own.table_length = 0 if own.n_segments <= 1 else min(own.table_length, own.extent)
+            if self.n_pins:
+                # The next growth takes new memory: kernels may search these segments, too.
+                self.side_capacity[side][j] = own.n_segments
+    if self.n_pins:
+        self.segment_capacity = s.n_segments
     return 0
 
 

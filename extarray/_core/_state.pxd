@@ -104,6 +104,7 @@ cdef class ArrayState:
     cdef object host
 
     cdef int show(self, Frame frame) except -1
+    cdef bint _publish(self, shape, offset, mark) except -1
     cdef Region mapped_for_views(self)
     cdef object listening(self)
     cdef Frame _opened(self)

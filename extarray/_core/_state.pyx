@@ -9,14 +9,14 @@ the frame waits for earlier sections to end before it releases the old one.
 
 cimport cython
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.ref cimport Py_INCREF, Py_REFCNT
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdlib cimport free, malloc
 
 from ._axial cimport Axial
 from ._copy cimport place_of
 from ._file cimport Sieve
-from ._history cimport look
+from ._history cimport look, take_back
 from ._vectors cimport START, axial_t, extent_of, product
 from ._mapping cimport Counter, Region, Touched, Users, join
 from ._supply cimport Supply, Trust
@@ -370,6 +370,20 @@ cdef class ArrayState:
 
         `offset` is the number of grid elements before them along each axis.
         """
+        self._publish(shape, offset, None)
+        add_to(&self.changes, 1)
+
+    def _undo_growth(self, shape, offset, mark not None):
+        """Undo all growth since a mark and publish the bounds before it, in one step.
+
+        Return False, and do nothing, if another thread uses the array as it is now: chunk indices,
+        and offsets of elements, have other values in the grid before the growth.  Without the GIL
+        nobody can tell; there, transfers use the vectors of their frame.
+        """
+        return self._publish(shape, offset, mark)
+
+    cdef bint _publish(self, shape, offset, mark) except -1:
+        """Publish bounds, after undoing all growth since a mark (None: no growth)."""
         cdef index_t bounds[MAX_NDIM]
         cdef index_t before[MAX_NDIM]
         cdef Frame frame, past
@@ -381,13 +395,18 @@ cdef class ArrayState:
         try:
             past = self.frame         # released after the lock
             frame = past.copied()
+            if mark is not None:
+                # Two references: the array's, and the one here.  No other thread runs meanwhile.
+                if not FREE_THREADS and Py_REFCNT(past) > 2:
+                    return False
+                take_back(frame.vectors, mark)
             for j in range(frame.now.layout.ndim):
                 frame.now.layout.offset[j] = before[j]
             publish_bounds(frame, bounds)
             self.show(frame)
         finally:
             release(&self.changing)
-        add_to(&self.changes, 1)
+        return True
 
     def _watch(self, Counter cuts, uint64_t known, fill):
         """Set the counter of cuts (or None), and the count that belongs to the present bounds."""

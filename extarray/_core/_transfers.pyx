@@ -29,7 +29,8 @@ from ._supply cimport Use
 from ._threads cimport run_pieces, run_tables, worth_threads
 from ._system cimport xa_length
 from ._types cimport (
-    MAX_NDIM, acquire, add_to, ceil_div, count_of, fence, floor_div, hint_of, index_t, release, set_hint,
+    FREE_THREADS, MAX_NDIM, acquire, add_to, ceil_div, count_of, fence, floor_div, hint_of, index_t,
+    release, set_hint,
 )
 
 from extarray.common.config import config
@@ -208,6 +209,8 @@ cdef class Transfers(ArrayState):
             self._raise_truncated()
         memset(zeros, 0, sizeof(zeros))
         frame.vectors.pin(&state)
+        if FREE_THREADS:
+            state = frame.now.axial[0]      # another thread may have undone a growth since
         job.axial = &state
         try:
             if job.write:
@@ -391,6 +394,8 @@ cdef class Transfers(ArrayState):
         cdef Use _used = None
         tables = QueryTables(frame.vectors)
         q = &tables.query
+        if FREE_THREADS:
+            q.axial = frame.now.axial[0]    # as in `_run_large`
         q.layout = frame.now.layout
         size = 1
         for j in range(q.layout.ndim - 1, -1, -1):

@@ -346,31 +346,34 @@ def _take_back(array: ExtArray, mark: Any, origin: Index) -> None:
     if now.held is None:  # the block failed before it held this array
         return
     grown = store.group.roll_back()
-    if grown and _keep_room(array, origin):
+    if not grown:  # nor has any chunk come
+        roll_back(array.axial, mark)
+        array._set_bounds(now.state.shape, now.state.offset)
         return
-    roll_back(array.axial, mark)
-    array._set_bounds(now.state.shape, now.state.offset)
-    if grown:
-        store.group.take_back(partial(abandon, array))
-        array._forget_touched()
-        attach_store(array)
-
-
-def _keep_room(array: ExtArray, origin: Index) -> bool:
-    """Keep the chunks of a growth taken back if anybody uses them; return whether it did.
-
-    They lie outside the bounds then.  A write of another thread, or a view, may still use these
-    chunks, and would meet the chunks of a later growth at the same addresses.
-    """
-    store, axial = array._store, array.axial
-    now = store.now
     # Elements that the grid has before the old index 0; the growth may have been at the start.
     offset = tuple(map(sum, zip(array.origin, array._frame.offset, map(neg, origin), strict=True)))
     now.users.turn()
-    array._set_bounds(now.state.shape, offset)
-    if not now.users.are_left(now.users.ended):
-        return False
-    bounds = Bounds(now.state.shape, offset, axial.grid)
+    array._set_bounds(now.state.shape, offset)  # from now on, nobody finds the new chunks
+    bounds = now.state.shape, now.state.offset
+    is_used = now.users.are_left(now.users.ended) or not array._undo_growth(*bounds, mark)
+    if is_used:
+        if _keep_room(array, offset):
+            return
+        roll_back(array.axial, mark)
+        array._set_bounds(*bounds)
+    store.group.take_back(partial(abandon, array))
+    array._forget_touched()
+    attach_store(array)
+
+
+def _keep_room(array: ExtArray, offset: Index) -> bool:
+    """Keep the chunks of a growth taken back, outside the bounds; return whether that worked.
+
+    A write of another thread, or a view, may still use these chunks, and would meet the chunks of a
+    later growth at the same addresses.
+    """
+    store, axial = array._store, array.axial
+    bounds = Bounds(store.now.state.shape, offset, axial.grid)
     try:
         store.commit(bounds, axial, array._grid_bytes, False)
     except StorageError:

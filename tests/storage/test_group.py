@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import operator
 import os
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from injected import at_every_place
 
 import extarray as xa
 from extarray._core._history import record_at
@@ -170,6 +172,45 @@ def test_what_an_exception_took_back_meets_no_other_growth(trio):
             with xa.open(array.path) as reader:
                 assert np.array_equal(reader[...], expected)
             assert xa.check(array.path, data=True).ok
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_no_thread_meets_half_of_a_growth_taken_back(tmp_path, engine, in_use):
+    """Looks stand in for other threads, which run wherever the interpreter switches to them."""
+    path = tmp_path / "a"
+    arrays = [
+        xa.create(path, (6, 5), "i4", chunks=(2, 2), engine=engine, sparse=True, checksum=True),
+        xa.create(None, (6, 5), "i4", chunks=(2, 2)),
+    ]
+    elements = np.arange(1, 31, dtype="i4").reshape(6, 5)
+    places = []
+
+    def look(place):
+        places.append(place)
+        for array in arrays:
+            indices = map(operator.add, np.indices(elements.shape), array.origin)
+            assert np.array_equal(array.vindex[tuple(indices)], elements), place
+            for chunk in np.ndindex(array.grid):
+                array.chunk(chunk)
+
+    for array in arrays:
+        array[...] = elements
+    with contextlib.ExitStack() as looks, broken(arrays):
+        for array in arrays:
+            array.extend(0, 7)
+            array.extend(1, 9, side="start")
+            array.extend(0, 3, side="start")
+        used = [array.chunk((0, 0)) for array in arrays] if in_use else []
+        looks.enter_context(at_every_place(look, group))
+    del used
+    assert any("_take_back" in place for place in places)
+    for array in arrays:
+        assert np.array_equal(array[...], elements)
+        assert (array.grid == (3, 3)) != in_use
+        array.extend(1, 9, side="start")
+        assert np.array_equal(array[:, 9:], elements)
+        array.close()
+    assert xa.check(path, data=True).ok
 
 
 def test_what_is_caught_in_the_block_is_no_end_of_it(trio):

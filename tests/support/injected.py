@@ -8,7 +8,7 @@ import functools
 import itertools
 import linecache
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -53,15 +53,13 @@ needs_no_tracing = pytest.mark.skipif(
 
 
 @contextlib.contextmanager
-def interrupted(number: int, *modules: ModuleType) -> Iterator[Injection]:
-    """Raise KeyboardInterrupt at place `number` that this thread reaches in these modules.
+def at_every_place(act: Callable[[str], None], *modules: ModuleType) -> Iterator[None]:
+    """Call a function, with a description, at each place that this thread reaches in these modules.
 
     Places are before each line and after each call.  Excluded are those where the interpreter
     checks no signals: the end of a with statement, and lines that do nothing (``try``, ``pass``).
     """
     files = {module.__file__ for module in modules}
-    found = Injection()
-    seen = 0
 
     def enter(frame: FrameType, event: str, _: Any) -> Any:
         if frame.f_code.co_filename not in files:
@@ -70,23 +68,39 @@ def interrupted(number: int, *modules: ModuleType) -> Iterator[Injection]:
         return step
 
     def step(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal seen
         code = frame.f_code
         if frame.f_lineno is None:  # code of the interpreter
             return step
         text = linecache.getline(code.co_filename, frame.f_lineno).strip()
         if event == "opcode":
-            seen += frame.f_lasti in behind_calls(code)
-        elif event == "line":
-            seen += not text.startswith("with ") and code.co_code[frame.f_lasti] != NOP
-        if seen == number and not found.place:
-            found.place = f"{event} of {code.co_name}: {text}"
-            raise KeyboardInterrupt
+            is_place = frame.f_lasti in behind_calls(code)
+        else:
+            is_line = not text.startswith("with ") and code.co_code[frame.f_lasti] != NOP
+            is_place = event == "line" and is_line
+        if is_place:
+            act(f"{event} of {code.co_name}: {text}")
         return step
 
     before = sys.gettrace()
     sys.settrace(enter)
     try:
-        yield found
+        yield
     finally:
         sys.settrace(before)
+
+
+@contextlib.contextmanager
+def interrupted(number: int, *modules: ModuleType) -> Iterator[Injection]:
+    """Raise KeyboardInterrupt at place `number`, as in `at_every_place`."""
+    found = Injection()
+    seen = 0
+
+    def interrupt(place: str) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            found.place = place
+            raise KeyboardInterrupt
+
+    with at_every_place(interrupt, *modules):
+        yield found
