@@ -14,7 +14,7 @@ from mpierrors import raises
 from patches import patch
 
 import extarray as xa
-from extarray.array import rechunk
+from extarray.format import header
 from extarray.common.limits import limits
 from extarray.maintenance.execute import Mover
 from extarray.mpi.creation import _Shared
@@ -26,7 +26,7 @@ several = comm.size > 1
 patch.setattr(limits, "rechunk_step_bytes", 1)
 patch.setattr(limits, "swept_bytes", 1)
 # Two runs must leave the same bytes, including the seal at the end of the file.
-patch.setattr(rechunk, "new_uuid", lambda: uuid.UUID(int=1).bytes)
+patch.setattr(header, "new_uuid", lambda: uuid.UUID(int=1).bytes)
 names = (f"a{i}" for i in itertools.count())
 
 
