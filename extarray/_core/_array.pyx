@@ -607,7 +607,7 @@ cdef class ArrayCore(Transfers):
                 frame.sieve.stop()      # it must not overwrite stores through the view
         if frame.sums is not None and lends:
             self.writes.shown.add(address)
-            note_written(self, np.array([address]))
+            note_written(self, np.array([address]), False)
         if is_hole:
             self._fill_hole(region, place, size)
             touched_set(frame.touched.root, address)

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from ._mapping cimport Lease, Touched, touched_get
+from ._mapping cimport Lease, Touched, touched_get, touched_set
 from ._types cimport index_t
 
 
@@ -13,9 +13,19 @@ from ._types cimport index_t
 cdef class Trust:
     cdef Touched known
     cdef index_t n_stored       # chunks from this address on are known: this session made them
+    cdef readonly bint is_joint     # other processes of the session write chunks, too
+    cdef const unsigned char[::1] kept      # keeps `told` and `marks` alive
+    cdef unsigned char *told        # not 0: processes outside the session may write; may be NULL
+    cdef unsigned char *marks       # of chunks that some process of the session knows; may be NULL
+    cdef index_t n_marks            # chunks whose addresses differ by a multiple share a mark
 
     cdef inline bint lacks(self, index_t address) noexcept:
         return address < self.n_stored and not touched_get(self.known.root, address)
+
+    cdef inline void know(self, index_t address) noexcept:
+        if self.marks != NULL and address < self.n_stored:
+            self.marks[address % self.n_marks] = 1
+        touched_set(self.known.root, address)
 
 
 @cython.final

@@ -14,16 +14,61 @@ cimport cython
 import numpy as np
 
 from ._mapping cimport Lease, Touched, touched_drop
-from ._types cimport add_to
+from ._types cimport add_to, fence
 
 
 @cython.final
 cdef class Trust:
-    """The chunks that no object needs to compare with their checksums again."""
+    """The chunks that no object needs to compare with their checksums again.
+
+    Processes that write to an array in one session each have such a set.  A chunk that is unknown
+    here may differ from its checksum because another process, which knows it, has written to it.
+    Processes of one host tell each other through `marks`: a process that gets to know a chunk marks
+    it before it writes to it, and no mark is ever removed.
+    """
 
     def __cinit__(self, index_t n_stored):
         self.known = Touched()
         self.n_stored = n_stored
+
+    def join(self, unsigned char[::1] memory):
+        """Share the session with other processes.
+
+        `memory`, of at least two bytes, all zero at first, is shared by all of them; None: they
+        share no memory.
+        """
+        if memory is not None:
+            self.kept = memory
+            self.told = &memory[0]
+            self.n_marks = memory.shape[0] - 1
+            self.marks = &memory[1]
+        self.is_joint = True
+
+    def hand_out(self):
+        """Note that processes outside the session may write chunks, which nobody marks."""
+        if self.told != NULL:
+            self.told[0] = 1
+            fence()
+
+    def marked(self, const index_t[::1] addresses not None):
+        """Tell which chunks are marked, as a boolean array; None if marks tell nothing."""
+        cdef index_t i
+        cdef unsigned char[::1] found
+        if self.marks == NULL:
+            return None
+        fence()     # see the marks that were set before the bytes compared
+        if self.told[0]:
+            return None
+        result = np.empty(addresses.shape[0], np.bool_)
+        found = result.view(np.uint8)
+        for i in range(addresses.shape[0]):
+            found[i] = self.marks[addresses[i] % self.n_marks]
+        return result
+
+    @property
+    def has_own_marks(self):
+        """True if no two chunks share a mark."""
+        return self.marks != NULL and self.n_stored <= self.n_marks
 
 
 @cython.final

@@ -743,7 +743,7 @@ cdef class Transfers(ArrayState):
         if n_edges:
             self.host.heal(self, np.sort(addresses[1, :n_edges]))
         for i in range(n_wholes):
-            touched_set(frame.trust.known.root, wholes[i])
+            frame.trust.know(wholes[i])
         return 0
 
     cdef index_t _count_unverified(self, Frame frame, const selection_t *s) except -1:
@@ -784,15 +784,15 @@ cdef class Transfers(ArrayState):
         cdef const index_t[::1] found = addresses
         if found.shape[0] == 0:
             return 0
-        wrong = self.host.unfit(self, np.sort(addresses))
-        if wrong is None:
-            return 0            # nobody can tell
+        wrong, untold = self.host.unfit(self, np.sort(addresses))
         for address in wrong:
             # Unless another thread has verified and written it since.
             if frame.trust.lacks(address):
                 raise self.host.damaged(self, frame, address)
+        if len(untold):
+            found = np.setdiff1d(addresses, untold)
         for address in found:
-            touched_set(frame.trust.known.root, address)
+            frame.trust.know(address)
         return 0
 
     def _verify_all(self):
@@ -802,15 +802,19 @@ cdef class Transfers(ArrayState):
             self._verify(frame, np.array(
                 unverified(frame, range(chunks_before(&frame.now.layout, frame.now.file_bytes))), np.int64))
 
-    def _begin_noted(self, const index_t[::1] addresses not None):
-        """Begin a write to chunks by code outside these transfers; the chunks become known."""
+    def _begin_noted(
+        self, const index_t[::1] addresses not None, const index_t[::1] whole not None
+    ):
+        """Begin a write to chunks by code outside these transfers; the `whole` become known."""
         cdef Frame frame = self._writable()
         cdef index_t address
         self._begin_write(frame)
+        if frame.trust is not None:
+            for address in whole:
+                frame.trust.know(address)
         for address in addresses:
-            if frame.trust is not None:
-                touched_set(frame.trust.known.root, address)
             touched_set(self.writes.written.root, address)
+        fence()     # marks come before the write
 
     def _end_noted(self, const index_t[::1] addresses not None):
         """End a write to chunks."""
@@ -820,15 +824,22 @@ cdef class Transfers(ArrayState):
         add_to(&self.writes.n_going, -1)
 
     def _unverified(self, addresses):
-        """Return the chunks that are not known."""
-        return unverified(self._opened(), addresses)
+        """Return the chunks that are not known; none if memory for the set was lacking."""
+        cdef Frame frame = self._opened()
+        if frame.trust is None or touched_missed(frame.trust.known.root):
+            return []
+        return unverified(frame, addresses)
 
     def _know(self, const index_t[::1] addresses not None):
         """Mark chunks as known."""
         cdef Frame frame = self._opened()
         cdef index_t address
         for address in addresses:
-            touched_set(frame.trust.known.root, address)
+            frame.trust.know(address)
+
+    def _damaged(self, index_t address):
+        """Return the error for a chunk that does not match its checksum."""
+        return self.host.damaged(self, self._opened(), address)
 
     # -- the log of reads --------------------------------------------------------------------
 
@@ -1155,9 +1166,11 @@ def return_taken(Transfers self not None):
         touched_set(writes.written.root, address)
 
 
-def note_written(Transfers self not None, const index_t[::1] addresses not None):
-    """Count chunks as written."""
-    self._begin_noted(addresses)
+def note_written(
+    Transfers self not None, const index_t[::1] addresses not None, bint whole=True
+):
+    """Count chunks as written; they become known, unless `whole` is False."""
+    self._begin_noted(addresses, addresses if whole else addresses[:0])
     # Without `_end_noted`: nothing is written in between, so once is enough.
     add_to(&self.writes.n_going, -1)
 
@@ -1169,6 +1182,6 @@ def note_shown(Transfers self not None, bint last):
     """
     shown = self.writes.shown.copy()        # other threads add to it
     if shown:
-        note_written(self, np.fromiter(shown, np.int64))
+        note_written(self, np.fromiter(shown, np.int64), False)
     if last:
         self.writes.shown.clear()

@@ -405,24 +405,23 @@ class Host:
             watch_cuts(array)  # the counter may be another one
             array._know_cuts(number, inner)
 
-    def unfit(self, array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the chunks that do not match their checksums (I11).
-
-        None if it is impossible to tell.
-        """
+    def unfit(
+        self, array: Stored, addresses: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the chunks that do not match their checksums, and those unclear (I11)."""
         return _reader(array).unfit_chunks(addresses)
 
     def heal(self, array: Living, addresses: NDArray[np.int64]) -> None:
-        """Give the fill value to those chunks that do not match their checksums, then know all."""
+        """Give the fill value to chunks that do not match their checksums; know all clear ones."""
         store = _files(array)
         if store.now.elements_only:  # chunks outside the bounds are not this writer's
             return
         with store.chunk_sums.healing:
             addresses = np.array(array._unverified(addresses), np.int64)
-            wrong = store.chunk_sums.unfit_chunks(addresses)
-            for address in () if wrong is None else wrong:
+            wrong, untold = store.chunk_sums.unfit_chunks(addresses)
+            for address in wrong:
                 store.chunk_sums.empty_chunk(int(address))
-            array._know(addresses)
+            array._know(np.setdiff1d(addresses, untold))
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
         """Return the error for a chunk that fails its checksum; indices are the frame's."""

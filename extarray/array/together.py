@@ -11,30 +11,35 @@ import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from extarray._core._history import mark_of
 from extarray.array.growth import grow, resize
 from extarray.array.life import Living, attach_store, place_elements, show_store
 from extarray.common.lazy import Upward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray.common.errors import ChecksumError
 
 __all__ = [
     "Joined",
     "check_out",
+    "damage_of",
     "extend_in_order",
     "grow_by",
     "grown_at_start",
+    "know",
     "noted",
     "provided",
     "show_state",
     "take_room",
     "together",
+    "unknown_to",
     "values_of",
 ]
 
@@ -50,8 +55,11 @@ class Joined(Living, Protocol):
     """An array that this process has open together with others."""
 
     def _provide_chunks(self, addresses: NDArray[np.int64], write: bool) -> Any: ...
-    def _begin_noted(self, addresses: NDArray[np.int64]) -> None: ...
+    def _begin_noted(self, addresses: NDArray[np.int64], whole: NDArray[np.int64]) -> None: ...
     def _end_noted(self, addresses: NDArray[np.int64]) -> None: ...
+    def _unverified(self, addresses: Iterable[int]) -> list[int]: ...
+    def _know(self, addresses: NDArray[np.int64]) -> None: ...
+    def _damaged(self, address: int) -> ChecksumError: ...
     def _check_out(
         self, out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> None: ...
@@ -117,12 +125,27 @@ def provided(array: Joined, addresses: NDArray[np.int64]) -> Iterator[None]:
 
 @contextmanager
 def noted(
-    array: Joined, addresses: NDArray[np.int64], in_part: NDArray[np.int64]
+    array: Joined, addresses: NDArray[np.int64], is_whole: NDArray[np.bool_]
 ) -> Iterator[None]:
     """Note the chunks that the block writes past the core; verify first those written in part."""
-    array._provide_chunks(in_part, True)
-    array._begin_noted(addresses)
+    array._provide_chunks(addresses[~is_whole], True)
+    array._begin_noted(addresses, addresses[is_whole])
     try:
         yield
     finally:
         array._end_noted(addresses)
+
+
+def unknown_to(array: Joined, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the chunks that this process does not know, so that they may be damaged (I11)."""
+    return np.array(array._unverified(addresses), np.int64)
+
+
+def know(array: Joined, addresses: NDArray[np.int64]) -> None:
+    """Compare chunks no more that another process knows."""
+    array._know(addresses)
+
+
+def damage_of(array: Joined, address: int) -> ChecksumError:
+    """Return the error for a chunk that does not match its checksum."""
+    return array._damaged(address)

@@ -432,26 +432,29 @@ class RemoteStore(PairReader):
 
     # -- contents --------------------------------------------------------------------------------
 
-    def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return which chunks mismatch their checksums; None if nobody can tell.
+    def unfit_chunks(
+        self, addresses: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return which chunks mismatch their checksums, and those of which nobody can tell.
 
         Sums and chunks of a pair are fetched at different times: those that mismatch are fetched
         again, while the metadata change.
         """
-        wrong = super().unfit_chunks(addresses)
+        wrong, untold = super().unfit_chunks(addresses)
         if self.is_packed:
-            return wrong
+            return wrong, untold
         for _ in range(_LOOKS):
-            if wrong is None or not len(wrong):
+            if not len(wrong):
                 break
             before = self._found
             self._confirm()
             assert self.now.supply is not None
             self.now.supply.renew(wrong)
-            wrong = super().unfit_chunks(wrong)
+            wrong, more = super().unfit_chunks(wrong)
+            untold = np.union1d(untold, more)
             if self._found is before:
                 break
-        return wrong
+        return wrong, untold
 
     def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
         """Return False: nobody tells about holes of an object."""

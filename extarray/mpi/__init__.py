@@ -30,6 +30,8 @@ elements in files; `GlobalArray` keeps its elements in the memory of all ranks. 
     functions.
 ``replica``
     The store of the ranks that do not commit.
+``host_memory``
+    Bytes of memory that ranks share if all are on one host.
 ``zones``
     Zones: which rank has which elements, also after growth.
 ``requests``

@@ -123,6 +123,7 @@ class ParallelArray(ParallelIO):
             store.now.sums.alone = False
         store.now.sieve = None  # other ranks write, too
         self = cls.__new__(cls)
+        self._replica = replica
         self._told = axial.segments, store.now.attrs
         self._is_shared = isinstance(writers, Shared)
         store.now.sends_writes = is_cached and store.now.mode == "r+"
@@ -138,7 +139,6 @@ class ParallelArray(ParallelIO):
         self._is_cached = is_cached
         self._opening = threading.Lock()
         self._pair = store
-        self._replica = replica
         self._saving = threading.Lock()
         self._stage = stage
         self._views = views
@@ -467,6 +467,9 @@ class ParallelArray(ParallelIO):
         TruncatedError
             A ValueError, on all ranks: another program has truncated the writer's file.  The array
             is closed.
+        ChecksumError
+            A ValueError, on all ranks: ranks of several hosts have written to parts of a damaged
+            chunk.  The array is closed, and its checksums stay in doubt.
 
         Notes
         -----
@@ -484,8 +487,9 @@ class ParallelArray(ParallelIO):
         self._drain()
         with self._agreement.step() as step:  # after this step no rank reads or writes
             step.arguments = "close"
+        damage = None
         try:
-            self._flush_last()
+            damage = self._flush_last()
             with self._agreement.step(), contextlib.ExitStack() as parts:
                 parts.callback(ExtArray.close, self)
                 for views in (self._alone, self._views):
@@ -494,6 +498,8 @@ class ParallelArray(ParallelIO):
                 self._send_writes()  # a program on another host may open the array next
         finally:
             self.comm.Free()
+        if damage is not None:
+            raise damage
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self.closed:
@@ -504,6 +510,11 @@ class ParallelArray(ParallelIO):
             # The other ranks do not take part; they learn of it when this rank ends.
             self._drain()
             ExtArray.close(self)
+
+    def _flush(self, last: bool = False) -> None:
+        # Rank 0 alone has metadata to flush, and no rank renews checksums alone.
+        if self._replica is None:
+            ExtArray._flush(self, last)
 
     # -- changes -----------------------------------------------------------------------------------
 

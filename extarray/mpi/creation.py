@@ -27,13 +27,13 @@ from extarray.maintenance.execute import Mover
 from extarray.maintenance.rechunk_files import check_free, remove_pair
 from extarray.mpi.array import ParallelArray
 from extarray.mpi.file_views import FileViews
+from extarray.mpi.host_memory import is_one_host, shared_bytes
 from extarray.mpi.replica import ReplicaStore, pair_of
 from extarray.mpi.runtime import (
     Agreement,
     check_comm,
     default_hints,
     is_agreed,
-    library,
     make_info,
     stage_bytes,
 )
@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Part", "create_together", "open_together", "rechunk_together", "shared_templates"]
+
+# Most chunks that get a mark of their own, for the other ranks of the host: see `Trust`.
+_MOST_MARKS = 1 << 20
 
 # Result of `extarray.create`'s checks: path, shape, header, attributes, engine, overwrite,
 # durability, and growth policy.
@@ -169,10 +172,10 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
     """Make or open an array whose arguments all ranks have agreed on."""
     comm, engine = agreement.comm, making.engine
     own, through_mpi = engine, engine == "mpi-io"
-    is_one_host = _is_one_host(agreement)
+    near = is_one_host(agreement)
     if engine in ("auto", "mpi-io"):
         # Ranks of one host share its page cache; mappings on several hosts would not.
-        own = "auto" if is_one_host else "pread"
+        own = "auto" if near else "pread"
         through_mpi = through_mpi or own == "pread" or bool(hints)
     writer: FileStore | None = None
     replica: ReplicaStore | None = None
@@ -187,15 +190,13 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
                 _check_sums(writer)
                 if engine == "auto":
                     through_mpi = through_mpi or store.now.data.is_networked
-                if own == "mmap" and not is_one_host and store.now.data.is_networked:
+                if own == "mmap" and not near and store.now.data.is_networked:
                     raise ArgumentError(
                         "engine 'mmap' cannot serve ranks on several hosts, where a mapping does "
                         "not show the writes of others; use 'auto', 'mpi-io' or 'pread'"
                     )
                 # Readers may have an outside writer on another host.
-                is_cached = store.now.data.keeps_copies and (
-                    not is_one_host or store.now.mode == "r"
-                )
+                is_cached = store.now.data.keeps_copies and (not near or store.now.mode == "r")
         pair, through_mpi, is_cached = comm.bcast((pair, through_mpi, is_cached))
         with agreement.step():
             if writer is None:
@@ -212,6 +213,10 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
             if through_mpi:
                 name, writable = file_names(pair.path)[1], pair.mode == "r+"
                 views = FileViews(comm, name, file, writable, hints, pair.hidden)
+        if pair.n_stored is not None and pair.mode == "r+" and not pair.elements_only:
+            n_bytes = min(pair.n_stored, _MOST_MARKS) + 1
+            assert store.now.trust is not None
+            store.now.trust.join(shared_bytes(agreement, n_bytes) if near else None)
         with agreement.step():
             if views is not None:
                 views.check()
@@ -252,16 +257,6 @@ def _check_sums(store: FileStore) -> None:
             f"ranks cannot open '{store.now.path}' with share='elements', because it has "
             "checksums; open it without share, or copy it with checksum=False"
         )
-
-
-def _is_one_host(agreement: Agreement) -> bool:
-    """Tell whether all ranks are on one host."""
-    comm = agreement.comm
-    host = comm.Split_type(library().COMM_TYPE_SHARED)
-    with agreement.step() as step:
-        step.numbers[0] = int(host.size < comm.size)
-    host.Free()
-    return not step.numbers[0]
 
 
 #: A part's range along each axis.

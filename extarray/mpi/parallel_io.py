@@ -20,7 +20,12 @@ from extarray._core._transfers import (
 )
 from extarray.array import together
 from extarray.array.resizing import give_back_freed
-from extarray.common.errors import ExtArrayError, StorageError, TruncatedError
+from extarray.common.errors import (
+    ChecksumError,
+    ExtArrayError,
+    StorageError,
+    TruncatedError,
+)
 from extarray.common.on_error import OnError
 from extarray.format.suffixes import file_names
 from extarray.grid.chunking import chunks_before
@@ -527,50 +532,78 @@ class ParallelIO(ZonedArray):
     def _flush_together(self, last: bool = False) -> None:
         """Bring checksums up to date, then the metadata to the disk; collective.
 
-        The writes of all ranks must be on the disk before.
+        The writes of all ranks must be on the disk before.  Raise ChecksumError if ranks have
+        written to parts of a chunk that was damaged before: it gets no new checksum, and all stay
+        in doubt.
         """
         store = self._pair
         sums = store.now.sums
         with self._agreement.step() as step:
             step.numbers[0] = int(sums is not None and not sums.are_settled)
-        in_doubt, quiet = step.numbers[0], None
-        if sums is not None and in_doubt:
+        is_due, quiet, damaged = step.numbers[0], None, None
+        if sums is not None and is_due:
             with self._agreement.step():
                 note_shown(self, last)
             quiet = quiet_number(self)
-            self._renew_together(store, sums)
+            damaged = self._renew_together(store, sums)
         with self._agreement.step():
             # Other ranks hold no metadata; writers of elements leave them to others.
             if self.comm.rank == 0 and not store.now.elements_only:
                 store.commits.flush()
-        if sums is not None and in_doubt:
+        if damaged is not None:
+            with self._agreement.step():
+                raise together.damage_of(self, damaged)
+        if sums is not None and is_due:
             self._settle_together(sums, quiet)
 
-    def _renew_together(self, store: PairReader, sums: Sums) -> None:
+    def _renew_together(self, store: PairReader, sums: Sums) -> int | None:
         """Let rank 0 write the checksums of the chunks that any rank has written to.
 
         Each rank sums the chunks that it wrote; several that wrote one chunk get the same sum.
+        Return the first chunk that was damaged before ranks wrote to parts of it, or None.
         """
         n_chunks = chunks_before(store.now.state.data_bytes, store.now.header.chunk_bytes)
         return_taken(self)  # by a call that failed
-        first = 0
+        first, damaged = 0, None
         while True:
             found = None
             with self._agreement.step() as step:
                 addresses = take_written(self, first, SUMS_AT_ONCE)
-                step.numbers[0] = len(addresses)
                 known = addresses[addresses < n_chunks]  # a failed growth may leave others
+                unclear = together.unknown_to(self, known)
+                step.numbers = [len(addresses), len(unclear), int(sums.inherited or sums.lost)]
                 with family("cannot compute checksums of '{}'", self.path):
                     found = known, sums.entries(store.now.data, known)
-            if not step.numbers[0]:
-                return
+            n_written, n_unclear, stay_in_doubt = step.numbers
+            if not n_written:
+                return damaged
             if len(addresses):
                 first = int(addresses[-1]) + 1
+            if n_unclear and not stay_in_doubt:
+                wrong = self._known_to_none(unclear)
+                if len(wrong):
+                    damaged = int(wrong[0]) if damaged is None else min(damaged, int(wrong[0]))
+                    is_right = ~np.isin(known, wrong)
+                    found = known[is_right], found[1][is_right]
+                    addresses = addresses[~np.isin(addresses, wrong)]  # the rest stays taken
             parts = self.comm.gather(found)
             with self._agreement.step():
                 for part in parts or ():
                     store.chunk_sums.put_sums(*part)
             drop_taken(self, addresses)
+
+    def _known_to_none(self, unclear: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the unclear chunks of all ranks that no rank knows, in rising order; collective.
+
+        Whoever is first to write to a chunk knows it, as nobody has changed it: it matches its
+        checksum, or is overwritten whole.  So these chunks were damaged before.
+        """
+        asked = np.unique(np.concatenate(self.comm.allgather(unclear)))
+        mine = np.isin(asked, together.unknown_to(self, asked), invert=True)
+        anybodys = np.empty_like(mine)
+        self.comm.Allreduce(mine, anybodys, library().LOR)
+        together.know(self, asked[anybodys])
+        return asked[~anybodys]
 
     def _settle_together(self, sums: Sums, quiet: int | None) -> None:
         """Declare checksums right, unless a rank has written since `quiet`."""
@@ -594,15 +627,23 @@ class ParallelIO(ZonedArray):
                 raise
             sums.unsettled = False
 
-    def _flush_last(self) -> None:
-        """Bring checksums up to date before the array is closed; errors leave them in doubt."""
+    def _flush_last(self) -> ChecksumError | None:
+        """Bring checksums up to date before the array is closed; errors leave them in doubt.
+
+        Return the error for a chunk that is damaged.
+        """
         if not self._pair.now.header.checksum or self._pair.now.mode != "r+":
-            return
-        with contextlib.suppress(ExtArrayError, OSError):
+            return None
+        try:
             with self._agreement.step():
                 give_back_freed(self)
             self._sync_together()
             self._flush_together(last=True)
+        except ChecksumError as error:
+            return error
+        except (ExtArrayError, OSError):
+            pass
+        return None
 
     @contextlib.contextmanager
     def _noted(self, job: Job | None) -> Iterator[None]:
@@ -620,7 +661,7 @@ class ParallelIO(ZonedArray):
             return
         written = np.zeros(len(addresses), np.int64)
         np.add.at(written, places.reshape(-1), job.parts.nbytes)
-        with together.noted(self, addresses, addresses[written < size]):
+        with together.noted(self, addresses, written >= size):
             yield
 
     def _own_views(self) -> FileViews:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from extarray._core._array import ArrayCore
     from extarray._core._axial import Axial
+    from extarray._core._supply import Trust
     from extarray.format.header import Header
     from extarray.grid.bounds import Bounds
     from extarray.storage.pair import Pair
@@ -491,15 +492,21 @@ class SumKeeper:
                 pair.sums.make_room(int(addresses[-1]), pair.state, self._commits.write_superblock)
                 pair.sums.put(addresses, sums)
 
-    def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def unfit_chunks(
+        self, addresses: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return which chunks, given in rising order, mismatch their checksums.
 
-        None if nobody can tell: checksums are in doubt, and were before this writer came.
+        And those of which nobody can tell: they may have been written since, by others or before
+        this writer came.
         """
         pair = self.pair
         with family("cannot compare chunks of '{}' with their checksums", pair.path):
             try:
-                return self._compared().surely_unfit(addresses)
+                compared = self._compared()
+                if pair.trust is None or not pair.trust.is_joint:
+                    return _surely(compared, addresses)
+                return _jointly(compared, pair.trust, addresses)
             except OSError:
                 pair.check_length()
                 raise
@@ -522,3 +529,29 @@ class SumKeeper:
         with family("cannot write to '{}'", pair.path):
             start, stop = (place_of(q, pair.header.chunk_bytes) for q in (address, address + 1))
             pair.data.fill(pair.header.fill, start, stop)
+
+
+def _surely(
+    compared: Comparison, addresses: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return what `SumKeeper.unfit_chunks` does, unless other processes of the session write."""
+    unfit = compared.surely_unfit(addresses)
+    return (addresses[:0], addresses) if unfit is None else (unfit, addresses[:0])
+
+
+def _jointly(
+    compared: Comparison, trust: Trust, addresses: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return what `SumKeeper.unfit_chunks` does, if other processes of the session write.
+
+    The checksums are those of the last settling, or newer.  So a chunk that mismatches is damaged,
+    unless a process of the session knows it and has written to it since.
+    """
+    differ = compared.differing(addresses)
+    none = addresses[:0]
+    if not len(differ):
+        return none, none
+    marked = trust.marked(differ)
+    if marked is None:
+        return _surely(compared, differ)
+    return differ[~marked], none if trust.has_own_marks else differ[marked]

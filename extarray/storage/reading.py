@@ -130,7 +130,9 @@ class PairReader:
 
     # -- contents --------------------------------------------------------------------------------
 
-    def unfit_chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    def unfit_chunks(
+        self, addresses: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return which chunks mismatch their checksums; see `SumKeeper.unfit_chunks`."""
         return self.chunk_sums.unfit_chunks(addresses)
 
@@ -223,6 +225,8 @@ class PairReader:
         if writes and not pair.elements_only:
             if pair.sums is not None:
                 pair.sums.hand_out()
+                if pair.trust is not None:
+                    pair.trust.hand_out()
             pair.handed_out = True
         place = pair.absolute, pair.header.uuid, pair.engine
         durability = self.durability if writes else None

@@ -91,6 +91,24 @@ def test_checksums(mpirun, path, ranks, engine, fill):
 
 
 @pytest.mark.slow
+@pytest.mark.invariant("I11")
+@pytest.mark.parametrize(
+    ("ranks", "engine", "seed"), [(2, "pread", 1), (3, "mpi-io", 2), (2, "mmap", 3), (1, "mmap", 4)]
+)
+def test_no_new_sum_for_damage_in_doubt(mpirun, path, ranks, engine, seed):
+    mpirun(ranks, "doubt.py", path, engine, seed, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "engine"), [(2, "mpi-io"), (3, "pread")])
+def test_no_new_sum_for_damage_in_doubt_on_several_hosts(mpiexec, script, path, ranks, engine):
+    mpirun = Launcher(mpiexec, script.environment | {"MPIR_CVAR_NOLOCAL": "1"})
+    if not mpirun.is_mpich:
+        pytest.skip("Open MPI has no setting that takes ranks for separate hosts")
+    mpirun(ranks, "doubt.py", path, engine, 5, 30)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "engine"), [(2, "mpi-io"), (3, "mmap"), (2, "pread")])
 def test_chunks_that_come_late(mpirun, path, ranks, engine):
     mpirun(ranks, "late.py", path, engine)

@@ -163,7 +163,8 @@ class LateStore:
     def unfit_chunks(self, addresses):
         pair = self.now
         compared = Comparison(pair.metadata, pair.data, pair.header, supply=pair.supply)
-        return compared.surely_unfit(addresses)
+        unfit = compared.surely_unfit(addresses)
+        return (addresses[:0], addresses) if unfit is None else (unfit, addresses[:0])
 
     def has_holes(self):
         return False
