@@ -676,15 +676,22 @@ cdef class Transfers(ArrayState):
         """True if chunks come from elsewhere."""
         return frame_of(self).supply is not None
 
-    def _ahead(self, tuple box not None):
-        """Tell the source of chunks that a box of elements, inside the bounds, is read soon."""
+    def _ahead(self, boxes not None):
+        """Tell the source of chunks that boxes of elements, inside the bounds, are read soon."""
         cdef selection_t s
         cdef Frame frame = frame_of(self)
-        if frame.supply is None or len(box) != frame.now.layout.ndim:
+        cdef list addresses = []
+        if frame.supply is None:
             return
-        whole_box([part.start for part in box], [part.stop for part in box], len(box), &s)
-        if selection_size(&s):
-            frame.supply.ahead(chunks_of(frame, &s))
+        for box in boxes:
+            if len(box) != frame.now.layout.ndim:
+                return
+            whole_box([part.start for part in box], [part.stop for part in box], len(box), &s)
+            if selection_size(&s):
+                addresses.append(chunks_of(frame, &s))
+        if addresses:
+            frame.supply.ahead(
+                addresses[0] if len(addresses) == 1 else np.unique(np.concatenate(addresses)))
 
     cdef int _verify_box(self, Frame frame, const selection_t *s) except -1:
         """Verify the chunks that a selection is in."""

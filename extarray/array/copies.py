@@ -488,8 +488,8 @@ class AsType(Late):
     def _comes_late(self) -> bool:
         return self._source._comes_late
 
-    def _ahead(self, box: Box) -> None:
-        self._source._ahead(box)
+    def _ahead(self, boxes: Sequence[Box]) -> None:
+        self._source._ahead(boxes)
 
     def _verified(self) -> AsType:
         return AsType(self._source._verified(), self._dtype)

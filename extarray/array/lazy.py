@@ -274,10 +274,9 @@ class LazyView(Late):
         late: bool = self._array._comes_late
         return late
 
-    def _ahead(self, box: Box) -> None:
-        around = _box_around(self._lines, box)
-        if around is not None:
-            self._array._ahead(around)
+    def _ahead(self, boxes: Sequence[Box]) -> None:
+        around = [_box_around(self._lines, box) for box in boxes]
+        self._array._ahead([box for box in around if box is not None])
 
     @property
     def _extract(self) -> list[Any]:

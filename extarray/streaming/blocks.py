@@ -122,8 +122,8 @@ class Source(ElementAccess):
         """True if calling `_ahead` saves time."""
         return False
 
-    def _ahead(self, box: Box) -> None:
-        """Announce that a box will be read soon, so that its chunks are fetched."""
+    def _ahead(self, boxes: Sequence[Box]) -> None:
+        """Announce that boxes will be read soon, so that their chunks are fetched together."""
 
     # In some arrays, unwritten elements take no space, and need not be read.
 
@@ -292,7 +292,7 @@ def run(
     n_threads = max(1, min(config.threads, nbytes // limits.streamed_bytes))
     late = [x for x in operands if comes_late(x)]
     if late:
-        boxes = _ahead(boxes, late, n_threads)
+        boxes = _ahead(boxes, late)
     with SaidOnce():
         if config.progress is False:
             _run(work, boxes, n_threads)
@@ -301,16 +301,38 @@ def run(
             _run(work, told, n_threads)
 
 
-def _ahead(boxes: Iterable[Box], operands: Sequence[Source], n: int) -> Iterator[Box]:
-    """Yield boxes, each after the operands were told of the `n` that follow it."""
+def _ahead(boxes: Iterable[Box], operands: Sequence[Source]) -> Iterator[Box]:
+    """Yield boxes, each after the operands were told of it and of many that follow it.
+
+    Boxes are announced together, for few and large requests.  While those of one announcement are
+    worked on, those of the next come; both together fill half of the memory for such chunks.
+    """
+    boxes = iter(boxes)
+    most = min(config.chunk_cache, config.max_memory) // (4 * len(operands))
     coming: deque[Box] = deque()
+    n_coming = n_last = 0  # boxes left of all announcements, and boxes of the last one
+    while True:
+        if n_coming <= n_last:
+            some = _boxes_of(boxes, most // max(x.dtype.itemsize for x in operands))
+            for x in operands if some else ():
+                x._ahead([own_box(x.shape, box) for box in some])
+            coming.extend(some)
+            n_coming, n_last = len(coming), len(some)
+        if not coming:
+            return
+        n_coming -= 1
+        yield coming.popleft()
+
+
+def _boxes_of(boxes: Iterator[Box], n_elements: int) -> list[Box]:
+    """Take the next boxes that have about so many elements together, at least one."""
+    some: list[Box] = []
     for box in boxes:
-        for x in operands:
-            x._ahead(own_box(x.shape, box))
-        coming.append(box)
-        if len(coming) > n:
-            yield coming.popleft()
-    yield from coming
+        some.append(box)
+        n_elements -= math.prod(s.stop - s.start for s in box)
+        if n_elements <= 0:
+            break
+    return some
 
 
 def _run(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: int) -> None:

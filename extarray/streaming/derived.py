@@ -89,10 +89,10 @@ class Computed(_Derived):
     def _comes_late(self) -> bool:
         return any(comes_late(x) for x in self._operands)
 
-    def _ahead(self, box: Box) -> None:
+    def _ahead(self, boxes: Sequence[Box]) -> None:
         for x in self._operands:
             if isinstance(x, Source):
-                x._ahead(own_box(x.shape, box))
+                x._ahead([own_box(x.shape, box) for box in boxes])
 
     def _compute(self, box: Box) -> NDArray[Any]:
         result = np.asarray(self._function(*[part_of(x, box) for x in self._operands]))

@@ -175,6 +175,9 @@ def test_reductions_ask_ahead(tmp_path):
         np.testing.assert_allclose(a.mean(), x.mean())
         assert web.most_at_once > 1
         assert len(web.requests) <= 17
+    with served(tmp_path) as web, xa.open(web.url("a.xap")) as a:
+        np.testing.assert_allclose(a.lazy[:, ::2].sum(axis=1) + 1, x[:, ::2].sum(axis=1) + 1)
+        assert len(web.requests) <= 3  # one to open, and with room in memory few for the chunks
 
 
 def test_chunks_one_by_one_are_asked_for_ahead(web):

@@ -14,8 +14,8 @@ from mpierrors import raises
 from patches import patch
 
 import extarray as xa
-from extarray.format import header
 from extarray.common.limits import limits
+from extarray.format import header
 from extarray.maintenance.execute import Mover
 from extarray.mpi.creation import _Shared
 
