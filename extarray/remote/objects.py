@@ -545,8 +545,10 @@ async def _attempts(
             raise _Unmodified
         if failure.kind in only_once or ("416" in only_once and "416" in failure.reason):
             raise _NoSuffix
-        is_final = failure.kind not in {"again", "busy", "whole"}
-        if is_final or attempt > policy.retries:
+        retries = policy.retries if failure.kind in {"again", "busy", "whole"} else 0
+        if failure.kind == "whole" and not is_open:  # it has sent no range yet, and hardly will
+            retries = min(1, retries)
+        if attempt > retries:
             raise _error(location, request, failure, attempt, is_open)
         counts.retries += 1
         await asyncio.sleep(_pause(failure, attempt))
@@ -586,8 +588,9 @@ def _error(
         )
         return AccessError(errno.EACCES, f"no access to '{url}': {failure.reason}; {hint}", url)
     times = f", {attempts} times" if attempts > 1 else ""
+    hint = "; use a server that does, or download the file" if failure.kind == "whole" else ""
     error = RemoteError(
-        errno.EIO, f"reading {_span(request)} of '{url}' failed{times}: {failure.reason}", url
+        errno.EIO, f"reading {_span(request)} of '{url}' failed{times}: {failure.reason}{hint}", url
     )
     error.start = request.start if request.start >= 0 else None
     error.stop = request.stop if request.start >= 0 else None

@@ -448,6 +448,15 @@ def test_https_is_not_left_for_http(safe_web, certificate, web):
     assert web.requests == []
 
 
+def test_http_may_be_left_for_https(safe_web, certificate, web):
+    root = Path(certificate[0]).read_text()
+    trusting = {"client_options": {"root_certificate": root}}
+    web.fail("redirect", safe_web.url("x"))
+    found = opened(Location.of(web.url("moved"), trusting))
+    assert found.size == len(DATA)
+    assert len(safe_web.requests) == 1
+
+
 def test_https_is_not_left_for_http_by_fsspec(safe_web, certificate, web):
     fsspec = pytest.importorskip("fsspec")
     aiohttp = pytest.importorskip("aiohttp")
