@@ -13,7 +13,6 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import StorageError
-from extarray.remote.ranges import SPLIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,13 +170,9 @@ class Chunks:
             wanted = wanted[: max(0, most - len(self._coming))]
             if not wanted:
                 return
-            # One batch for each of the largest requests: a read goes on as soon as its own came.
-            step = max(1, SPLIT // self._size)
-            for first in range(0, len(wanted), step):
-                some = wanted[first : first + step]
-                handle = self._origin.start(np.array(some, np.int64))
-                batch = _Coming(some, handle, self._origin.version, self._n_calls)
-                self._coming.update(dict.fromkeys(some, batch))
+            handle = self._origin.start(np.array(wanted, np.int64))
+            batch = _Coming(wanted, handle, self._origin.version, self._n_calls)
+            self._coming.update(dict.fromkeys(wanted, batch))
 
     def evict(self, addresses: NDArray[np.int64]) -> None:
         """Free the space of chunks; see `Provider`."""

@@ -305,10 +305,10 @@ def _ahead(boxes: Iterable[Box], operands: Sequence[Source]) -> Iterator[Box]:
     """Yield boxes, each after the operands were told of it and of many that follow it.
 
     Boxes are announced together, for few and large requests.  While those of one announcement are
-    worked on, those of the next come; both together fill half of the memory for such chunks.
+    worked on, those of the next come; both together fill two thirds of the memory for such chunks.
     """
     boxes = iter(boxes)
-    most = min(config.chunk_cache, config.max_memory) // (4 * len(operands))
+    most = min(config.chunk_cache, config.max_memory) // (3 * len(operands))
     coming: deque[Box] = deque()
     n_coming = n_last = 0  # boxes left of all announcements, and boxes of the last one
     while True:
