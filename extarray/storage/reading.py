@@ -255,5 +255,8 @@ class PairReader:
             )
 
     def _close_quietly(self) -> None:
-        with contextlib.suppress(Exception):
+        # When Python ends, the names of modules may be gone, that of contextlib too.
+        try:  # noqa: SIM105
             self.close()
+        except Exception:  # noqa: BLE001
+            pass

@@ -28,7 +28,7 @@ from model import sample
 import extarray as xa
 from extarray.common.limits import limits
 from extarray.errors import ArgumentError, StaleWarning
-from extarray.storage import filesystem, lock
+from extarray.storage import filesystem, lock, reading
 from extarray.storage.filesystem import File, shares_blocks
 
 
@@ -1057,6 +1057,18 @@ def test_descriptors_whose_closing_fails_are_given_up(scene, monkeypatch, number
         assert Path(first.name).read_bytes() == b"v" * 100_000
         os.fstat(second.fileno())
     xa.open(path, "r+").close()
+
+
+def test_an_array_may_outlive_its_modules(tmp_path, engine, monkeypatch):
+    """When Python ends, the names of modules are None before the last objects go."""
+    xa.from_array(np.arange(3), tmp_path / "a").close()
+    array = xa.open(tmp_path / "a", engine=engine)
+    with monkeypatch.context() as patch:
+        for name in [name for name in vars(reading) if not name.startswith("__")]:
+            patch.setattr(reading, name, None)
+        array._store.__del__()
+    assert array._store.now.metadata.closed
+    array.close()
 
 
 def test_a_note_about_the_holder_has_its_place(scene):
