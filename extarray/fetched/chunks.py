@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunks", "Origin", "Version"]
 
-# Calls of `provide` after which chunks that were foretold, but never asked for, are given up.
+# Calls of `provide`, beyond one for each chunk on its way, after which chunks that were foretold,
+# but never asked for, are given up.
 _PATIENCE = 32
 
 
@@ -163,7 +164,8 @@ class Chunks:
         if self.cache is not None:
             addresses = addresses[~self.cache.has(addresses)]
         with self._lock:
-            old = [q for q, b in self._coming.items() if self._n_calls - b.begun > _PATIENCE]
+            patience = _PATIENCE + len(self._coming)  # each call may ask for one of these alone
+            old = [q for q, b in self._coming.items() if self._n_calls - b.begun > patience]
             for address in old:
                 self._coming.pop(address)
             wanted = [q for q in addresses.tolist() if q not in self._coming]

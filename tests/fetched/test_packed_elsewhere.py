@@ -195,6 +195,21 @@ def test_chunks_one_by_one_are_asked_for_ahead(web):
             np.testing.assert_array_equal(view[tuple(map(slice, part.shape))], part)
 
 
+def test_many_chunks_are_requested_once(tmp_path):
+    x = np.arange(4096 * 64.0).reshape(4096, 64)
+    with xa.from_array(x, tmp_path / "a", chunks=(8, 64)) as a:
+        xa.pack(a, tmp_path / "a.xap")
+    with (
+        served(tmp_path) as web,
+        xa.config.set(chunk_cache="1 MiB"),
+        xa.open(web.url("a.xap")) as a,
+    ):
+        for box in a.iter_chunks():
+            np.testing.assert_array_equal(a[box], x[box])
+        assert len(web.requests) <= 12
+        assert a.info()["fetched_bytes"] < 1.1 * x.nbytes
+
+
 # -- other places in a file ------------------------------------------------------------------------
 
 
