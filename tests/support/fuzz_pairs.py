@@ -629,7 +629,9 @@ def refresh(before: Image, after: Image, path: Path, engine: str, dice: Dice) ->
             array.refresh()
         except xa.ExtArrayError:
             assert (array.shape, array.grid, array.axial.grid) == (shape, grid, grid)
-            look(array, dice)
+            # If the count of cuts is another one, reads ask the metadata which elements are left.
+            with contextlib.suppress(xa.FormatError):
+                look(array, dice)
             return "refused"
         look(array, dice)
         return "read"
