@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from injected import at_every_place
+from injected import at_every_place, needs_no_tracing
 
 import extarray as xa
 from extarray._core._history import record_at
@@ -174,6 +174,7 @@ def test_what_an_exception_took_back_meets_no_other_growth(trio):
             assert xa.check(array.path, data=True).ok
 
 
+@needs_no_tracing
 @pytest.mark.parametrize("in_use", [False, True])
 def test_no_thread_meets_half_of_a_growth_taken_back(tmp_path, engine, in_use):
     """Looks stand in for other threads, which run wherever the interpreter switches to them."""

@@ -46,9 +46,9 @@ def is_debug_build() -> bool:
     return b"__Pyx_RaiseBufferIndexError" in Path(_crc.__file__).read_bytes()
 
 
-#: Mark of tests that use `interrupted`.
+#: Mark of tests that use `interrupted` or `at_every_place`.
 needs_no_tracing = pytest.mark.skipif(
-    is_debug_build(), reason="compiled code that is traced raises in functions that cannot"
+    is_debug_build(), reason="compiled code is traced, too, and may then raise where it cannot"
 )
 
 
