@@ -63,7 +63,7 @@ cdef class History:
     cdef tuple _extents(self, int side)
 
 
-# Undo all growth since a mark.
+# Undo all growth since a mark; call it in a critical section of the history.
 cdef int take_back(History self, mark) except -1
 
 # The current vectors, for a look that runs no Python.  Without the GIL, a copy.

@@ -389,16 +389,11 @@ def mark_of(History self not None):
 
 def roll_back(History self not None, mark):
     """Undo all growth since `mark_of`, after a growth that failed before its commit."""
-    take_back(self, mark)
+    with cython.critical_section(self):
+        take_back(self, mark)
 
 
 cdef int take_back(History self, mark) except -1:
-    with cython.critical_section(self):
-        drop_segments(self, mark)
-    return 0
-
-
-cdef int drop_segments(History self, mark) except -1:
     cdef axial_t *s = &self.state
     cdef const record_t *last
     cdef side_t *own

@@ -399,7 +399,8 @@ cdef class ArrayState:
                 # Two references: the array's, and the one here.  No other thread runs meanwhile.
                 if not FREE_THREADS and Py_REFCNT(past) > 2:
                     return False
-                take_back(frame.vectors, mark)
+                with cython.critical_section(frame.vectors):
+                    take_back(frame.vectors, mark)
             for j in range(frame.now.layout.ndim):
                 frame.now.layout.offset[j] = before[j]
             publish_bounds(frame, bounds)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections import deque
 from collections.abc import Mapping
 from itertools import islice
 from os import PathLike
@@ -36,7 +35,7 @@ from extarray.format.places import Taken
 from extarray.grid.address_runs import chunk_indices, region
 from extarray.grid.chunking import grid_of
 from extarray.selection.factors import Progression
-from extarray.streaming.blocks import Source, leaves_holes
+from extarray.streaming.blocks import Source, announced, leaves_holes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,16 +177,11 @@ def _asked_ahead(array: Chunked, indices: Iterator[tuple[int, ...]]) -> Iterator
         return
     # As many again are present, or come, while these are used.
     most = max(1, min(supply.most // 4, config.max_memory // (4 * array.chunk_bytes)))
-    coming: deque[tuple[int, ...]] = deque()
-    while True:
-        if len(coming) <= most:
-            some = list(islice(indices, most))
-            if some:
-                supply.ahead(np.sort(array.axial.addresses(np.array(some, np.int64))))
-                coming.extend(some)
-        if not coming:
-            return
-        yield coming.popleft()
+
+    def tell(some: list[tuple[int, ...]]) -> None:
+        supply.ahead(np.sort(array.axial.addresses(np.array(some, np.int64))))
+
+    yield from announced(iter(lambda: list(islice(indices, most)), []), tell)
 
 
 # -- datasets of other libraries -----------------------------------------------------------------

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from extarray.common.config import config
 from extarray.common.lazy import LazyImports
@@ -60,6 +59,7 @@ else:
 __all__ = [
     "Line",
     "Source",
+    "announced",
     "axis_names",
     "box_bytes",
     "comes_late",
@@ -77,6 +77,8 @@ __all__ = [
     "write_elements",
     "write_exactly",
 ]
+
+_Item = TypeVar("_Item")
 
 #: Part of an axis of a stored array that a source shows: start, step and number of indices, and the
 #: axis of the source that shows them in this order.  Instead of the axis, None means another order,
@@ -302,26 +304,34 @@ def run(
 
 
 def _ahead(boxes: Iterable[Box], operands: Sequence[Source]) -> Iterator[Box]:
-    """Yield boxes, each after the operands were told of it and of many that follow it.
+    """Yield boxes, which the operands are told of before, many together.
 
-    Boxes are announced together, for few and large requests.  While those of one announcement are
-    worked on, those of the next come; both together fill two thirds of the memory for such chunks.
+    Two announcements fill two thirds of the memory for chunks that come from elsewhere.
     """
-    boxes = iter(boxes)
-    most = min(config.chunk_cache, config.max_memory) // (3 * len(operands))
-    coming: deque[Box] = deque()
-    n_coming = n_last = 0  # boxes left of all announcements, and boxes of the last one
-    while True:
-        if n_coming <= n_last:
-            some = _boxes_of(boxes, most // max(x.dtype.itemsize for x in operands))
-            for x in operands if some else ():
-                x._ahead([own_box(x.shape, box) for box in some])
-            coming.extend(some)
-            n_coming, n_last = len(coming), len(some)
-        if not coming:
-            return
-        n_coming -= 1
-        yield coming.popleft()
+    itemsize = len(operands) * max(1, *(x.dtype.itemsize for x in operands))
+    n_elements = min(config.chunk_cache, config.max_memory) // (3 * itemsize)
+
+    def tell(some: list[Box]) -> None:
+        for x in operands:
+            x._ahead([own_box(x.shape, box) for box in some])
+
+    coming = iter(boxes)
+    return announced(iter(lambda: _boxes_of(coming, n_elements), []), tell)
+
+
+def announced(
+    batches: Iterable[list[_Item]], tell: Callable[[list[_Item]], object]
+) -> Iterator[_Item]:
+    """Yield the items of batches; `tell` is called with each batch before those of the last one.
+
+    So what a batch needs can come while the one before it is used.
+    """
+    before: list[_Item] = []
+    for batch in batches:
+        tell(batch)
+        yield from before
+        before = batch
+    yield from before
 
 
 def _boxes_of(boxes: Iterator[Box], n_elements: int) -> list[Box]:
