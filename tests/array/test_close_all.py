@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 
 import format_reader
@@ -10,6 +11,12 @@ import pytest
 
 import extarray as xa
 from extarray.array.life import open_in_files
+
+
+@pytest.fixture(autouse=True)
+def others_are_gone():
+    """Collect arrays that other tests left in cycles: `close_all` would close them, too."""
+    gc.collect()
 
 
 @pytest.mark.slow
