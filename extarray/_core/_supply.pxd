@@ -34,6 +34,7 @@ cdef class Supply:
     cdef Trust trust            # forgets the chunks that leave; may be None
     cdef readonly index_t most   # chunks that may be present, unless more are in use
     cdef readonly index_t share  # most chunks that one part of a call asks for
+    cdef readonly index_t most_ahead    # chunks that the provider begins to bring ahead
     cdef dict used              # address: number of users of the chunk
     cdef dict idle              # addresses of the other present chunks, oldest use first
     cdef set moving             # addresses of chunks that a thread is bringing or evicting
@@ -57,5 +58,6 @@ cdef class UsingLease(Lease):
     cdef Use use
 
 
+cdef index_t chunks_within(n_bytes, index_t chunk_bytes) except -1
 cdef Use use_of(Supply supply, list addresses)
 cdef Lease lease_using(Lease lease, Use use)

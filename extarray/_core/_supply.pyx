@@ -84,6 +84,8 @@ cdef class Supply:
         Most bytes of chunks that may be present; None: all.  Chunks in use stay, even beyond it.
     trust : Trust or None
         Chunks that leave must be verified again when they come back.
+    bytes_ahead : int or None
+        Most bytes of chunks that the provider begins to bring ahead; None: `bound`.
 
     Notes
     -----
@@ -93,13 +95,14 @@ cdef class Supply:
     a chunk in transit waits for the thread that moves it.
     """
 
-    def __cinit__(self, provider, index_t chunk_bytes, bound=None, Trust trust=None):
-        cdef index_t most
+    def __cinit__(
+        self, provider, index_t chunk_bytes, bound=None, Trust trust=None, bytes_ahead=None
+    ):
         self.provider = provider
         self.trust = trust
-        most = (<index_t> 1 << 62) if bound is None else max(1, <index_t> bound // chunk_bytes)
-        self.most = most
-        self.share = max(1, most // 4)      # room for several threads, and for chunks fetched ahead
+        self.most = chunks_within(bound, chunk_bytes)
+        self.share = max(1, self.most // 4)     # room for several threads
+        self.most_ahead = self.most if bytes_ahead is None else chunks_within(bytes_ahead, chunk_bytes)
         self.used = {}
         self.idle = {}
         self.moving = set()
@@ -191,7 +194,7 @@ cdef class Supply:
     def ahead(self, addresses):
         """Tell the provider which chunks are needed next; return at once.
 
-        Chunks that are present or on their way are left out, and so are all beyond the bound.
+        Chunks that are present or on their way are left out.
         """
         cdef list missing
         with self.lock:
@@ -200,7 +203,7 @@ cdef class Supply:
                 address for address in addresses.tolist()
                 if address not in self.used and address not in self.idle
                 and address not in self.moving
-            ][:max(0, self.most - len(self.used))]
+            ]
         if missing:
             self.provider.ahead(np.array(missing, np.int64))
 
@@ -255,6 +258,11 @@ cdef class Use:
         # Not under the lock: this thread may hold it while garbage is collected.
         if self.addresses:
             self.supply.returned.append(self.addresses)
+
+
+cdef index_t chunks_within(n_bytes, index_t chunk_bytes) except -1:
+    """Return how many chunks a number of bytes holds, at least one; None: all."""
+    return (<index_t> 1 << 62) if n_bytes is None else max(1, <index_t> n_bytes // chunk_bytes)
 
 
 cdef Use use_of(Supply supply, list addresses):

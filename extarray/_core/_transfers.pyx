@@ -103,7 +103,7 @@ cdef class Transfers(ArrayState):
             for j in range(s.ndim):
                 total *= w.n[j]
             if total > frame.supply.share:
-                if total <= frame.supply.most:
+                if total <= frame.supply.most_ahead:
                     # One request for all parts, which come while the first ones are moved.
                     frame.supply.ahead(chunks_of(frame, s))
                 return self._move_halves(frame, s, values, False, w.n, True)

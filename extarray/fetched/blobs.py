@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
 from extarray.common.errors import ChecksumError, CorruptError, ResultError
-from extarray.fetched.chunks import Version
 from extarray.fetched.origins import Fixed
 from extarray.format.blobs import decode_blob, decode_blobs_block
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
@@ -15,12 +14,12 @@ from extarray.grid.chunking import elements_of_chunk
 from extarray.storage.blobs import ChunkTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from extarray.fetched.pairs import RemotePair
-    from extarray.remote.objects import RemoteObject
+    from extarray.remote.objects import Reading, RemoteObject
     from extarray.storage.states import WholeState
 
 __all__ = ["InBlobs"]
@@ -65,7 +64,7 @@ class InBlobs(Fixed):
         data = pair.metadata.read(SECTOR, at)
         self._block = decode_blobs_block(data, header.uuid, n_chunks, size)
         self._table = ChunkTable(self._block, header.chunk_bytes, n_chunks, self._read_table)
-        self._fill = header.fill * (header.chunk_bytes // max(1, len(header.fill)))
+        self.filled = header.fill * (header.chunk_bytes // max(1, len(header.fill)))
 
     def _read_table(self, ranges: list[tuple[int, int]]) -> list[bytes]:
         starts = [self._base + start for start, _ in ranges]
@@ -84,10 +83,6 @@ class InBlobs(Fixed):
             )
         return places.offsets.tolist(), places.sizes.tolist()
 
-    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
-        """Return chunks, and their version."""
-        return self.start(addresses).result(), self.version
-
     def start(self, addresses: NDArray[Any]) -> Any:
         """Begin to fetch chunks."""
         offsets, sizes = self._places(addresses)
@@ -98,9 +93,7 @@ class InBlobs(Fixed):
         return _Coded(self, handle, addresses.tolist(), sizes)
 
     def decoded(self, address: int, blob: Any) -> Any:
-        """Return a chunk from its blob; None: it holds the fill value."""
-        if blob is None:
-            return self._fill
+        """Return a chunk from its blob."""
         try:
             return decode_blob(blob, address, self._block, self._size, self._verifies)
         except ChecksumError as error:
@@ -125,18 +118,31 @@ class _Coded:
     """Blobs on their way."""
 
     def __init__(
-        self, origin: InBlobs, handle: Any, addresses: list[int], sizes: list[int]
+        self, origin: InBlobs, reading: Reading, addresses: list[int], sizes: list[int]
     ) -> None:
-        self._origin, self._handle, self._addresses, self._sizes = origin, handle, addresses, sizes
+        self._origin, self._reading, self._addresses = origin, reading, addresses
+        # Numbers of the blobs among the chunks, and of the chunks among the blobs.
+        self._chunks = [number for number, size in enumerate(sizes) if size]
+        self._blobs = {number: blob for blob, number in enumerate(self._chunks)}
 
-    def result(self) -> list[Any]:
-        """Wait for the blobs, and return the chunks."""
-        blobs = iter(self._handle.result())
-        return [
-            self._origin.decoded(address, next(blobs) if size else None)
-            for address, size in zip(self._addresses, self._sizes, strict=True)
-        ]
+    def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
+        """Yield number and bytes of chunks as they come."""
+        blobs, filled = [], []
+        for number in wanted:
+            blob = self._blobs.get(number)
+            if blob is None:
+                filled.append((number, self._origin.filled))
+            else:
+                blobs.append(blob)
+        if filled:
+            yield filled
+        for found in self._reading.arrivals(blobs):
+            numbers = [self._chunks[blob] for blob, _ in found]
+            yield [
+                (number, self._origin.decoded(self._addresses[number], blob))
+                for number, (_, blob) in zip(numbers, found, strict=True)
+            ]
 
     def cancel(self) -> None:
         """Give them up."""
-        self._handle.cancel()
+        self._reading.cancel()

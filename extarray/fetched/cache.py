@@ -111,11 +111,11 @@ class DiskCache:
         entry = np.array((crc, used), _ENTRY).tobytes()
         self._table.write(entry, address * _ENTRY.itemsize)
 
-    def put(self, addresses: Sequence[int], chunks: Sequence[Any]) -> None:
-        """Keep chunks, as far as the disk has room."""
+    def put(self, chunks: Sequence[tuple[int, Any]]) -> None:
+        """Keep chunks, with their addresses, as far as the disk has room."""
         now = int(time.time())
         with contextlib.suppress(OSError, ClosedError):
-            for address, chunk in zip(addresses, chunks, strict=True):
+            for address, chunk in chunks:
                 self._chunks.write(chunk, address * self._size)
                 self._note(address, crc32c(chunk), now)
                 self._written += self._size

@@ -6,6 +6,7 @@ A chunk is written to the shadow file as a whole, once all of its bytes are ther
 from __future__ import annotations
 
 import threading
+from concurrent.futures import CancelledError
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -15,14 +16,14 @@ from extarray.common.config import config
 from extarray.common.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from extarray.fetched.cache import DiskCache
     from extarray.fetched.shadow import Shadow
 
-__all__ = ["Chunks", "Origin", "Version"]
+__all__ = ["Arrived", "Chunks", "Origin", "Version"]
 
 # Calls of `provide`, beyond one for each chunk on its way, after which chunks that were foretold,
 # but never asked for, are given up.
@@ -32,8 +33,8 @@ _PATIENCE = 32
 class Handle(Protocol):
     """Chunks that are on their way."""
 
-    def result(self) -> Sequence[Any]:
-        """Wait for them, and return them."""
+    def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
+        """Yield number and bytes of chunks as they come; see `Reading.arrivals`."""
 
     def cancel(self) -> None:
         """Give them up."""
@@ -57,6 +58,13 @@ class Version(NamedTuple):
         return brought is not None and brought.number == self.number and brought.is_sure
 
 
+class Arrived(NamedTuple):
+    """Numbers and bytes of chunks that have come, and their version."""
+
+    chunks: Sequence[tuple[int, Any]]
+    version: Version | None
+
+
 class Origin(Protocol):
     """The place from which chunks come."""
 
@@ -64,8 +72,8 @@ class Origin(Protocol):
     def version(self) -> Version | None:
         """The version whose chunks come next; None: whatever there is."""
 
-    def fetch(self, addresses: NDArray[np.int64]) -> tuple[Sequence[Any], Version | None]:
-        """Return chunks, and the version that they belong to."""
+    def fetch(self, addresses: NDArray[np.int64]) -> Iterator[Arrived]:
+        """Yield chunks as they come."""
 
     def start(self, addresses: NDArray[np.int64]) -> Handle:
         """Begin to fetch chunks of the present version."""
@@ -77,18 +85,8 @@ class _Coming:
     def __init__(
         self, addresses: list[int], handle: Handle, version: Version | None, begun: int
     ) -> None:
-        self.addresses, self.version, self.begun = addresses, version, begun
-        self._handle = handle
-        self._lock = threading.Lock()
-
-    def result(self) -> Sequence[Any]:
-        """Wait for the chunks, in any number of threads, and return them."""
-        with self._lock:
-            return self._handle.result()
-
-    def cancel(self) -> None:
-        """Give the chunks up."""
-        self._handle.cancel()
+        self.numbers = {address: number for number, address in enumerate(addresses)}
+        self.handle, self.version, self.begun = handle, version, begun
 
 
 def _number(version: Version | None) -> int:
@@ -103,19 +101,20 @@ class Chunks:
     data : Shadow
     chunk_bytes : int
     origin : Origin
-    bound : int
-        Bytes of chunks that may be present.
 
     Attributes
     ----------
     brought : dict
         The version of each present chunk, by address.
+    bytes_ahead : int
+        Most bytes of chunks on their way that nobody has asked for yet.
     cache : DiskCache or None
         Where chunks of the version `cached` are kept on the disk.
     """
 
-    def __init__(self, data: Shadow, chunk_bytes: int, origin: Origin, bound: int) -> None:
-        self._data, self._size, self._origin, self._bound = data, chunk_bytes, origin, bound
+    def __init__(self, data: Shadow, chunk_bytes: int, origin: Origin) -> None:
+        self._data, self._size, self._origin = data, chunk_bytes, origin
+        self.bytes_ahead = config.max_memory // 2
         self.brought: dict[int, Version | None] = {}
         self.cache: DiskCache | None = None
         self.cached: int | None = None
@@ -132,35 +131,47 @@ class Chunks:
         left = addresses.tolist()
         with self._lock:
             self._n_calls += 1
-            batches: dict[int, _Coming] = {}
+            batches: dict[int, tuple[_Coming, list[int]]] = {}
             for address in left:
                 batch = self._coming.pop(address, None)
                 if batch is not None and address not in self.brought:
-                    batches[id(batch)] = batch
-        for batch in batches.values():
-            try:
-                found = batch.result()
-            except StorageError:  # fetched again below, which knows what to do
-                self._drop(batch)
-                continue
-            wanted = set(left)
-            mine = [(q, b) for q, b in zip(batch.addresses, found, strict=True) if q in wanted]
-            self._write([q for q, _ in mine], [b for _, b in mine], batch.version)
-            left = [q for q in left if q not in {q for q, _ in mine}]
+                    batches.setdefault(id(batch), (batch, []))[1].append(address)
+        come: set[int] = set()
+        for batch, wanted in batches.values():
+            come |= self._take(batch, wanted)
+        left = [q for q in left if q not in come]
         if left and self.cache is not None and _number(self._origin.version) == self.cached:
             # Present ones are to be renewed.
             absent = [q for q in left if q not in self.brought]
             version = self._origin.version
             kept = self.cache.get(np.array(absent, np.int64))
-            self._write(list(kept), list(kept.values()), version, keeps=False)
+            self._write(list(kept.items()), version, keeps=False)
             left = [q for q in left if q not in kept]
-        if left:
-            chunks, version = self._origin.fetch(np.array(left, np.int64))
-            self._write(left, chunks, version)
+        step = max(1, config.max_memory // self._size)
+        for first in range(0, len(left), step):
+            some = left[first : first + step]
+            for chunks, version in self._origin.fetch(np.array(some, np.int64)):
+                self._write([(some[number], chunk) for number, chunk in chunks], version)
+
+    def _take(self, batch: _Coming, wanted: list[int]) -> set[int]:
+        """Write chunks that were on their way, as they come; return those that did."""
+        come: set[int] = set()
+        numbers = {batch.numbers[q]: q for q in wanted}
+        try:
+            for chunks in batch.handle.arrivals(numbers):
+                found = [(numbers[number], chunk) for number, chunk in chunks]
+                self._write(found, batch.version)
+                come.update(q for q, _ in found)
+        except (StorageError, CancelledError):  # `provide` fetches them, and knows what to do
+            self._drop(batch)
+        except BaseException:
+            self._drop(batch)
+            raise
+        return come
 
     def ahead(self, addresses: NDArray[np.int64]) -> None:
         """Begin to fetch chunks, as far as memory allows; see `Provider`."""
-        most = min(config.max_memory, self._bound) // self._size
+        most = self.bytes_ahead // self._size
         if self.cache is not None:
             addresses = addresses[~self.cache.has(addresses)]
         with self._lock:
@@ -190,16 +201,12 @@ class Chunks:
     # -- the shadow file -----------------------------------------------------------------------
 
     def _write(
-        self,
-        addresses: list[int],
-        chunks: Sequence[Any],
-        version: Version | None,
-        keeps: bool = True,
+        self, chunks: Sequence[tuple[int, Any]], version: Version | None, keeps: bool = True
     ) -> None:
-        """Write chunks to the shadow file, and keep them on the disk."""
+        """Write chunks, with their addresses, to the shadow file, and keep them on the disk."""
         if keeps and self.cache is not None and self.cached == _number(version):
-            self.cache.put(addresses, chunks)
-        for address, chunk in zip(addresses, chunks, strict=True):
+            self.cache.put(chunks)
+        for address, chunk in chunks:
             if self._shares_pages:
                 with self._lock:
                     self._data.write(chunk, address * self._size)
@@ -229,7 +236,7 @@ class Chunks:
 
     def _drop(self, batch: _Coming) -> None:
         with self._lock:
-            for address in batch.addresses:
+            for address in batch.numbers:
                 if self._coming.get(address) is batch:
                     del self._coming[address]
 
@@ -239,4 +246,4 @@ class Chunks:
             batches = {id(batch): batch for batch in self._coming.values()}
             self._coming.clear()
         for batch in batches.values():
-            batch.cancel()
+            batch.handle.cancel()

@@ -8,15 +8,16 @@ first.
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
 from extarray.common.errors import ReplacedError, ResultError
-from extarray.fetched.chunks import Version
+from extarray.fetched.chunks import Arrived, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -55,9 +56,10 @@ class Fixed:
             )
         return (self._base + addresses * self._size).tolist(), [self._size] * len(addresses)
 
-    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
-        """Return chunks, and their version."""
-        return self.object.read_ranges(*self._ranges(addresses)), self.version
+    def fetch(self, addresses: NDArray[Any]) -> Iterator[Arrived]:
+        """Yield chunks as they come."""
+        for chunks in self.start(addresses).arrivals(range(len(addresses))):
+            yield Arrived(chunks, self.version)
 
     def start(self, addresses: NDArray[Any]) -> Any:
         """Begin to fetch chunks."""
@@ -113,19 +115,21 @@ class Changing(Fixed):
             self._confirm()
             self._looks = not is_last
 
-    def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
-        """Return chunks, and their version."""
+    def fetch(self, addresses: NDArray[Any]) -> Iterator[Arrived]:
+        """Yield all chunks at once, when it is sure that they belong together."""
         version, now = self.version, self.object
+        found = None
         if version is not None:
             try:
                 found = now.read_ranges(*self._ranges(addresses))
                 self._look_for_cuts()
-                return found, version
             except ReplacedError:
+                found = version = None
                 self._is_any |= self.object is now
-        chunks = self.object.any_version().read_ranges(*self._ranges(addresses))
-        self._confirm()
-        return chunks, None
+        if found is None:
+            found = self.object.any_version().read_ranges(*self._ranges(addresses))
+            self._confirm()
+        yield Arrived(list(enumerate(found)), version)
 
     def start(self, addresses: NDArray[Any]) -> Any:
         """Begin to fetch chunks."""
@@ -140,11 +144,11 @@ class _Confirmed:
     def __init__(self, handle: Any, confirm: Callable[[], None]) -> None:
         self._handle, self._confirm = handle, confirm
 
-    def result(self) -> Sequence[Any]:
-        """Wait for the chunks, and return them."""
-        found: Sequence[Any] = self._handle.result()
+    def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
+        """Yield number and bytes of all chunks at once."""
+        found = list(itertools.chain.from_iterable(self._handle.arrivals(wanted)))
         self._confirm()
-        return found
+        yield found
 
     def cancel(self) -> None:
         """Give them up."""

@@ -232,8 +232,10 @@ class RemoteStore(PairReader):
     def _begin_chunks(self) -> None:
         pair, size, bound = self.now, self.now.header.chunk_bytes, config.chunk_cache
         data: Any = pair.data
-        self.provider = Chunks(data, size, self.origin, bound)
-        pair.supply = Supply(self.provider, size, bound, pair.trust)
+        self.provider = Chunks(data, size, self.origin)
+        pair.supply = Supply(
+            self.provider, size, bound, pair.trust, bytes_ahead=self.provider.bytes_ahead
+        )
         self._begin_cache()
         pair.map(pair.state.data_bytes)
 

@@ -137,9 +137,8 @@ async def in_thread(call: Callable[[], _T]) -> _T:
 class Gate:
     """Bounds on requests under way, and on the bytes that they bring.
 
-    Used in the event loop only.  `enter` and `leave` count requests; `drop` gives their bytes back,
-    which stay in memory until they are delivered.  A caller that holds no bytes is never kept from
-    its first ones, so callers cannot wait for one another in a circle.
+    Used in the event loop only.  A caller is never kept from its first request by the bytes of
+    others.
     """
 
     def __init__(self) -> None:
@@ -159,17 +158,12 @@ class Gate:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
             else:  # let in at the same moment
-                self._bytes -= size
-                self.leave()
+                self.leave(size)
             raise
 
-    def leave(self) -> None:
+    def leave(self, size: int) -> None:
         """Note that a request has ended."""
         self._requests -= 1
-        self._wake()
-
-    def drop(self, size: int) -> None:
-        """Note that bytes were delivered, or never came."""
         self._bytes -= size
         self._wake()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import logging
 import random
+import threading
 import time
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from extarray.common.config import config
@@ -28,7 +29,7 @@ from extarray.remote.locations import Location, is_url
 from extarray.remote.ranges import Planned, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
     from concurrent.futures import Future
     from typing import Self
 
@@ -181,12 +182,7 @@ class RemoteObject:
         return self.read_ranges([offset], [size])[0]
 
     def read_ranges(
-        self,
-        offsets: Sequence[int],
-        sizes: Sequence[int],
-        *,
-        waste: float = _WASTE,
-        deliver: Callable[[int, memoryview], object] | None = None,
+        self, offsets: Sequence[int], sizes: Sequence[int], *, waste: float = _WASTE
     ) -> list[memoryview]:
         """Read many ranges of bytes in few requests, at the same time.
 
@@ -197,10 +193,6 @@ class RemoteObject:
         waste : float
             Gaps between ranges are read where that saves requests, as long as all bytes read are
             at most this many times the bytes wanted.
-        deliver : callable, optional
-            Called in this thread with the index of each range and its bytes, as soon as they have
-            come, in any order.  Then at most ``config.max_memory`` bytes wait in memory (or one
-            request's), and the result is empty.
 
         Returns
         -------
@@ -212,29 +204,7 @@ class RemoteObject:
         BoundsError, ReplacedError, AccessError, RemoteError
             As for `read`.
         """
-        if deliver is None:
-            return self.start(offsets, sizes, waste=waste).result()
-        arrived: SimpleQueue[tuple[Planned, memoryview] | None] = SimpleQueue()
-        ready, requests = self._planned(offsets, sizes, waste)
-        for index, data in ready:
-            deliver(index, data)
-        if not requests:
-            return []
-        future = submit(self._fetch(requests, arrived.put, holds=True))
-        future.add_done_callback(lambda _: arrived.put(None))
-        pending = _Pending(offsets, sizes)
-        try:
-            while (item := arrived.get()) is not None:
-                planned, data = item
-                for index, whole in pending.take(planned, data):
-                    deliver(index, whole)
-                submit(_drop(len(data)))
-            future.result()
-        except BaseException:
-            future.cancel()
-            submit(_drop_rest(future, arrived))
-            raise
-        return []
+        return self.start(offsets, sizes, waste=waste).result()
 
     def start(
         self,
@@ -253,14 +223,12 @@ class RemoteObject:
         Returns
         -------
         Reading
-            Its `result` waits for the bytes.
+            Its `arrivals` yields ranges as they come; its `result` waits for all of them.
         """
         ready, requests = self._planned(offsets, sizes, waste)
-        arrived: list[tuple[Planned, memoryview]] = []
-        future = None
-        if requests:
-            future = submit(self._fetch(requests, arrived.append, holds=False))
-        return Reading(dict(ready), arrived, _Pending(offsets, sizes), future)
+        arrived = _Arrived(ready, sizes)
+        future = submit(self._fetch(requests, arrived.put)) if requests else None
+        return Reading(arrived, len(sizes), future)
 
     def _planned(
         self,
@@ -298,12 +266,9 @@ class RemoteObject:
         ]
 
     async def _fetch(
-        self,
-        requests: list[Planned],
-        arrive: Callable[[tuple[Planned, memoryview]], object],
-        holds: bool,
+        self, requests: list[Planned], arrive: Callable[[Planned, memoryview], object]
     ) -> None:
-        """Make requests at the same time; `holds` if their bytes wait for whoever drops them."""
+        """Make requests at the same time."""
         memory = min(config.max_memory, 1 << 62)
         coming = iter(requests)
         is_first = True
@@ -314,16 +279,11 @@ class RemoteObject:
                 size = planned.stop - planned.start
                 first, is_first = is_first, False
                 await _gate.enter(size, self.location.policy.concurrency, memory, first)
-                kept = 0
                 try:
                     answer = await self._get(planned.start, planned.stop)
-                    if holds:
-                        kept = size
-                    arrive((planned, memoryview(answer.data).toreadonly()))
+                    arrive(planned, memoryview(answer.data).toreadonly())
                 finally:
-                    _gate.leave()
-                    if not kept:
-                        _gate.drop(size)
+                    _gate.leave(size)
 
         async with _TaskGroup() as group:
             for _ in range(min(len(requests), self.location.policy.concurrency)):
@@ -357,47 +317,90 @@ class _AnyVersion(RemoteObject):
 
 
 class Reading:
-    """Ranges of bytes on their way."""
+    """Ranges of bytes on their way.  Several threads may wait for different ones."""
 
-    def __init__(
-        self,
-        ready: dict[int, memoryview],
-        arrived: list[tuple[Planned, memoryview]],
-        pending: _Pending,
-        future: Future[None] | None,
-    ) -> None:
-        self._ready = ready
+    def __init__(self, arrived: _Arrived, count: int, future: Future[None] | None) -> None:
         self._arrived = arrived
-        self._pending = pending
+        self._count = count
         self._future = future
-
-    def done(self) -> bool:
-        """Tell whether `result` returns, or raises, at once."""
-        return self._future is None or self._future.done()
+        if future is not None:
+            future.add_done_callback(arrived.end)
 
     def cancel(self) -> None:
-        """End the requests; `result` must not be called any more."""
+        """End the requests; what has not come never will."""
         if self._future is not None:
             self._future.cancel()
 
     def __del__(self) -> None:
         self.cancel()
 
+    def arrivals(self, wanted: Iterable[int]) -> Iterator[list[tuple[int, memoryview]]]:
+        """Yield ranges, by number, as soon as they have come; each range comes once.
+
+        An interrupt ends the requests.
+
+        Raises
+        ------
+        ReplacedError, AccessError, RemoteError
+        CancelledError
+            The requests were ended before all of `wanted` had come.
+        """
+        left = set(wanted)
+        try:
+            while left:
+                found = self._arrived.take(left)
+                if not found and self._future is not None:
+                    self._future.result()
+                left.difference_update(number for number, _ in found)
+                yield found
+        except BaseException:
+            self.cancel()
+            raise
+
     def result(self) -> list[memoryview]:
-        """Wait for the bytes, in the order of the ranges; an interrupt ends the requests."""
-        if self._future is not None:
-            _result(self._future)
-            for planned, data in self._arrived:
-                self._ready.update(self._pending.take(planned, data))
-            self._arrived.clear()
-            self._future = None
-        return [self._ready[index] for index in range(len(self._ready))]
+        """Wait for all ranges, and return them in their order; call this once."""
+        found = dict(itertools.chain.from_iterable(self.arrivals(range(self._count))))
+        return [found[number] for number in range(self._count)]
+
+
+class _Arrived:
+    """Ranges that have come, and those who wait for others."""
+
+    def __init__(self, ready: list[tuple[int, memoryview]], sizes: Sequence[int]) -> None:
+        self._ready = dict(ready)
+        self._pending = _Pending(sizes)
+        self._answers: list[tuple[Planned, memoryview]] = []
+        self._changed = threading.Condition()
+        self._is_over = False
+
+    def put(self, planned: Planned, data: memoryview) -> None:
+        """Take the answer to a request; called in the event loop."""
+        with self._changed:
+            self._answers.append((planned, data))
+            self._changed.notify_all()
+
+    def end(self, _: object) -> None:
+        """Note that no more answers come."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def take(self, wanted: set[int]) -> list[tuple[int, memoryview]]:
+        """Wait for any of some ranges; return those that have come, none if none ever will."""
+        with self._changed:
+            while True:
+                while self._answers:
+                    self._ready.update(self._pending.take(*self._answers.pop()))
+                found = wanted & self._ready.keys()
+                if found or self._is_over:
+                    return [(number, self._ready.pop(number)) for number in sorted(found)]
+                self._changed.wait()
 
 
 class _Pending:
     """Joins ranges that came in several requests."""
 
-    def __init__(self, offsets: Sequence[int], sizes: Sequence[int]) -> None:
+    def __init__(self, sizes: Sequence[int]) -> None:
         self._sizes = [int(n) for n in sizes]
         self._parts: dict[int, tuple[bytearray, int]] = {}
 
@@ -434,21 +437,6 @@ def _result(future: Future[_T]) -> _T:
     except BaseException:
         future.cancel()
         raise
-
-
-async def _drop(size: int) -> None:
-    _gate.drop(size)
-
-
-async def _drop_rest(future: Future[None], arrived: SimpleQueue[Any]) -> None:
-    """Give back the bytes that nobody waits for any more."""
-    while not (future.done() and arrived.empty()):
-        if arrived.empty():
-            await asyncio.sleep(0.01)
-            continue
-        item = arrived.get()
-        if item is not None:
-            _gate.drop(len(item[1]))
 
 
 class _TaskGroup:

@@ -288,8 +288,9 @@ class Provider(Protocol):
     def ahead(self, addresses: NDArray[np.int64]) -> None:
         """Begin to bring chunks that `provide` may be asked for soon, and return at once.
 
-        This is a hint: the chunks are not present before `provide` was asked for them, and are
-        never evicted if that does not happen.  Another thread may bring them meanwhile.
+        This is a hint, and it may name more chunks than there is room for.  The chunks are not
+        present before `provide` was asked for them, and are never evicted if that does not happen.
+        Another thread may bring them meanwhile.
         """
 
     def evict(self, addresses: NDArray[np.int64]) -> None:

@@ -92,7 +92,7 @@ def test_only_what_is_missing_is_announced(provider):
     provider.taken()
     supply.ahead(chunks(1))
     supply.ahead(chunks(1, 2, 3, 4))
-    assert provider.taken() == [("ahead", [2, 3])]
+    assert provider.taken() == [("ahead", [2, 3, 4])]
     assert supply.present.tolist() == [1]
     del used
 

@@ -134,12 +134,12 @@ def test_chunks_used_longest_ago_leave_first(tmp_path, monkeypatch):
     with xa.config.set(disk_cache=10 * 8192):
         for n in range(9):
             now += 100
-            cache.put([n], [chunks[n]])
+            cache.put([(n, chunks[n])])
         now += 100
         assert cache.get(np.array([0])) == {0: chunks[0]}
         for n in range(9, 14):
             now += 100
-            cache.put([n], [chunks[n]])
+            cache.put([(n, chunks[n])])
     found = cache.get(np.arange(16))
     assert found == {n: chunks[n] for n in found}
     assert 0 in found

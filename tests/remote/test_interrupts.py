@@ -16,7 +16,7 @@ WAYS = {
     "open": "RemoteObject.read_tail(location, 10)",
     "read": "found.read(0, 10)",
     "ranges": "found.read_ranges(range(0, 900_000, 30_000), [10] * 30)",
-    "delivered": "found.read_ranges([0, 500_000], [10, 10], deliver=print)",
+    "arrivals": "print(*found.start([0, 500_000], [10, 10]).arrivals([1]))",
     "ahead": "found.start([0], [10]).result()",
     "refreshed": "found.refreshed()",
 }

@@ -8,6 +8,7 @@ import pickle
 import ssl
 import subprocess
 import threading
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 import numpy as np
@@ -108,19 +109,39 @@ def test_requests_are_made_at_the_same_time_up_to_the_bound(web, locate):
     assert web.most_at_once == 3 and len(web.requests) == 9
 
 
-def test_ranges_are_delivered_in_bounded_memory(web, locate):
-    found = opened(locate(web, coalesce=0))
+def test_ranges_come_one_by_one(web, locate):
+    found = opened(locate(web, concurrency=1, coalesce=0))
+    web.latency = 0.05
+    reading = found.start([5000, 0, 10_000], [10, 10, 0])
+    assert list(reading.arrivals([2, 1])) == [[(2, b"")], [(1, DATA[:10])]]
+    assert list(reading.arrivals([0])) == [[(0, DATA[5000:5010])]]
+
+
+def test_threads_wait_for_ranges_of_their_own(web, locate):
+    found = opened(locate(web, concurrency=2, coalesce=0))
+    web.latency = 0.01
+    reading = found.start([i * 5000 for i in range(40)], [1000] * 40)
+    got: dict[int, bytes] = {}
+
+    def work(first):
+        for ranges in reading.arrivals(range(first, 40, 4)):
+            got.update((number, bytes(data)) for number, data in ranges)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == {i: DATA[i * 5000 :][:1000] for i in range(40)}
+
+
+def test_requests_wait_for_memory(web, locate):
+    found = opened(locate(web, concurrency=9, coalesce=0))
     web.forget()
-    found_parts, ahead = {}, []
-
-    def deliver(index, data):
-        found_parts[index] = bytes(data)
-        ahead.append(len(web.requests) - len(found_parts))
-
-    with xa.config.set(max_memory=3000):
-        assert found.read_ranges([i * 5000 for i in range(30)], [1000] * 30, deliver=deliver) == []
-    assert found_parts == {i: DATA[i * 5000 :][:1000] for i in range(30)}
-    assert max(ahead) <= 3
+    web.latency = 0.01
+    with xa.config.set(max_memory=2000):
+        found.read_ranges([i * 5000 for i in range(9)], [1000] * 9)
+    assert web.most_at_once <= 2
 
 
 def test_a_range_in_several_requests_is_joined(web, locate, monkeypatch):
@@ -128,18 +149,14 @@ def test_a_range_in_several_requests_is_joined(web, locate, monkeypatch):
     found = opened(locate(web))
     assert found.read(100, 5500) == DATA[100:5600]
     assert len(web.requests) == 7
-    got = []
-    found.read_ranges([100, 3], [5500, 5], deliver=lambda i, data: got.append((i, bytes(data))))
-    assert sorted(got) == [(0, DATA[100:5600]), (1, DATA[3:8])]
+    assert found.read_ranges([100, 3], [5500, 5]) == [DATA[100:5600], DATA[3:8]]
 
 
 def test_reading_ahead(web, locate):
     found = opened(locate(web))
     web.latency = 0.05
     reading = found.start([0, 100_000], [10, 10])
-    assert not reading.done()
     assert reading.result() == [DATA[:10], DATA[100_000:100_010]]
-    assert reading.done() and reading.result() == [DATA[:10], DATA[100_000:100_010]]
     found.start([0], [10]).cancel()
 
 
@@ -189,7 +206,7 @@ def test_an_object_that_was_replaced(web, locate, change):
     with pytest.raises(errors.ReplacedError, match="scene.xap.*open it again"):
         found.read(0, 10)
     with pytest.raises(errors.ReplacedError):
-        found.read_ranges([0, 290_000], [5, 5], deliver=lambda *_: None)
+        list(found.start([0, 290_000], [5, 5]).arrivals([1]))
 
 
 def test_a_server_without_tags_shows_another_size(web, locate):
@@ -500,25 +517,25 @@ def test_threads_share_an_object(web, locate):
     assert wrong == []
 
 
-def test_reading_while_ranges_are_delivered(web, locate):
+def test_reading_while_ranges_come(web, locate):
     found = opened(locate(web, coalesce=0))
     got = {}
-
-    def deliver(index, data):
-        got[index] = bytes(data), bytes(found.read(index * 7, 5))
-
     with xa.config.set(max_memory=10):
-        found.read_ranges([i * 1000 for i in range(9)], [10] * 9, deliver=deliver)
+        for ranges in found.start([i * 1000 for i in range(9)], [10] * 9).arrivals(range(9)):
+            for number, data in ranges:
+                got[number] = bytes(data), bytes(found.read(number * 7, 5))
     assert got == {i: (DATA[i * 1000 :][:10], DATA[i * 7 :][:5]) for i in range(9)}
 
 
-def test_an_error_while_ranges_are_delivered_ends_the_requests(web, locate):
-    found = opened(locate(web, coalesce=0))
-
-    def refuse(index, data):
-        raise ZeroDivisionError
-
-    for _ in range(3):
-        with xa.config.set(max_memory=20), pytest.raises(ZeroDivisionError):
-            found.read_ranges([i * 1000 for i in range(9)], [10] * 9, deliver=refuse)
+def test_an_error_while_ranges_come_ends_the_requests(web, locate):
+    found = opened(locate(web, concurrency=1, coalesce=0))
+    web.latency = 0.02
+    reading = found.start([i * 1000 for i in range(9)], [10] * 9)
+    arrivals = reading.arrivals(range(9))
+    next(arrivals)
+    with pytest.raises(ZeroDivisionError):
+        arrivals.throw(ZeroDivisionError())
+    with pytest.raises(CancelledError):
+        list(reading.arrivals([8]))
+    assert len(web.requests) < 9
     assert found.read(0, 10) == DATA[:10]
