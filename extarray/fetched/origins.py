@@ -18,6 +18,7 @@ from extarray.fetched.chunks import Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from extarray.remote.objects import RemoteObject
@@ -54,6 +55,14 @@ class Fixed:
                 "exceed config.max_result"
             )
         return (self._base + addresses * self._size).tolist(), [self._size] * len(addresses)
+
+    def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return where chunks lie in the object, byte for byte; None if a codec encodes them.
+
+        -1 stands for a chunk of the fill value.
+        """
+        offsets: NDArray[np.int64] = self._base + addresses * self._size
+        return offsets
 
     def fetch(self, addresses: NDArray[Any]) -> tuple[Sequence[Any], Version | None]:
         """Return chunks, and their version."""

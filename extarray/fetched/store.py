@@ -38,6 +38,7 @@ from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, r
 from extarray.fetched.shadow import shadow_of
 from extarray.format.constants import HOLDER_BYTES, LIMIT, SEAL_BYTES, SPARED_SLOTS
 from extarray.format.header import encode_seal
+from extarray.format.suffixes import DATA
 from extarray.remote.objects import Counts
 from extarray.storage.filesystem import choose_engine, family
 from extarray.storage.following import Update
@@ -455,6 +456,19 @@ class RemoteStore(PairReader):
             if self._found is before:
                 break
         return wrong, untold
+
+    def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return where chunks lie in the object at `data_url`; see `Fixed.raw_offsets`."""
+        return self.origin.raw_offsets(addresses)
+
+    @property
+    def data_url(self) -> str | None:
+        """The URL of the object that has the chunks; None if there is none that leads to it alone.
+
+        It has no user, password and query.
+        """
+        place = self.origin.object.location if self.is_packed else self.now.path.object(DATA)
+        return place.url if place.is_public else None
 
     def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
         """Return False: nobody tells about holes of an object."""

@@ -40,6 +40,9 @@ _SENDERS = (
 )
 _KEEPERS = ("distributed.spill", "zict")
 
+#: Stores of obstore whose URLs others can read.
+_PUBLIC_STORES = ("S3Store", "GCSStore", "AzureStore", "HTTPStore")
+
 
 def is_url(path: Any) -> bool:
     r"""Tell whether a path is a URL, or an object in a store or file system; imports nothing.
@@ -191,6 +194,14 @@ class Location:
         """True if this comes from a pickle that had to leave something secret out."""
         return self._source.is_incomplete
 
+    @property
+    def is_public(self) -> bool:
+        """True if `url` leads others to the object, who may need credentials.
+
+        A query may tell the version of an object, and a store may be in memory.
+        """
+        return self._source.is_public and "?" not in self._path
+
     def backend(self) -> Backend:
         """Return what makes requests to this location and its relatives."""
         return self._source.backend()
@@ -232,6 +243,7 @@ class _Source:
     """A bucket, server or file system, which relatives share, with all that is secret."""
 
     is_quoted = False
+    is_public = True
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -318,6 +330,7 @@ class _UrlSource(_Source):
         self.scheme, self.root = scheme, root
         self.userinfo, self.query, self.options = userinfo, query, options
         self.is_quoted = scheme in {"http", "https"}
+        self.is_public = not query
 
     def check(self) -> None:
         """Raise an error for options that cannot be meant, while the user is there."""
@@ -402,6 +415,7 @@ class _OtherSource(_Source):
     def __init__(self, policy: Policy, url: str, options: dict[str, Any]) -> None:
         super().__init__(policy)
         self.base, self.options = url, options
+        self.is_public = "?" not in url
 
     def open(self) -> Backend:
         fs, path = filesystems.make_filesystem(self.base, self.options)
@@ -429,6 +443,7 @@ class _StoreSource(_Source):
         super().__init__(policy)
         self._store = store
         self._kept = kept  # what a pickle has instead of the store
+        self.is_public = self.description()[0] in _PUBLIC_STORES
 
     def open(self) -> Backend:
         if self._store is None and self._kept is not None:

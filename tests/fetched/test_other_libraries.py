@@ -90,12 +90,6 @@ def test_a_store_of_zarr(web):
         np.testing.assert_array_equal(z["below/v"][:], X[:, 0, 0])
 
 
-def test_references_are_made_where_the_files_are(web):
-    pytest.importorskip("zarr")
-    with xa.open(web.url("a.xap")) as a, pytest.raises(xa.ArgumentError, match="url="):
-        a.to_kerchunk()
-
-
 def test_stores_of_other_libraries(web, tmp_path):
     obstore = pytest.importorskip("obstore.store")
     store = obstore.LocalStore(str(tmp_path))
