@@ -91,6 +91,7 @@ class RemoteStore(PairReader):
         self._found: Found | None = None  # for pairs: the newest metadata that were fetched
         self._successor: Found | None = None  # the same with another number of axes
         self._is_replaced = False
+        self._recover: bool | None = None
         self._lock = threading.RLock()
         self.counts = Counts()
         self._file_bytes = 0
@@ -98,10 +99,16 @@ class RemoteStore(PairReader):
     # -- opening ---------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, path: RemotePath, engine: str, verify: str | None) -> tuple[Self, Axial]:
-        """Open an array: one request for most packed files, two for a pair of files."""
+    def open(
+        cls, path: RemotePath, engine: str, verify: str | None, recover: bool | None = None
+    ) -> tuple[Self, Axial]:
+        """Open an array: one request for most packed files, two for a pair of files.
+
+        `recover` as for `extarray.open`.
+        """
         verify = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
         self = cls(path, verify)
+        self._recover = recover
         with OnError(self.now.close), family("cannot open '{}'", path):
             packed = path.packed()
             if packed is not None:
@@ -128,7 +135,7 @@ class RemoteStore(PairReader):
             raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
         problem = self.states.check_data(found.state)
         if problem is not None:
-            raise problem
+            found = self._recovered(found, problem)
         self.origin = Fixed(pack.object, part.start, pair.header.chunk_bytes)
         return found
 
@@ -158,16 +165,24 @@ class RemoteStore(PairReader):
                 # A writer may have been at work between the two files.
                 problem = self.states.check_data(found.state)
                 if problem is None:
-                    self.origin = Changing(
-                        data, pair.header.chunk_bytes, self._confirm, any(pair.header.fill)
-                    )
-                    return found
+                    break
         except MissingError as error:
             if error.filename == pair.names[1]:
                 raise
             return self._open_unnamed(error)
-        assert problem is not None
-        raise problem
+        if self._recover is False:
+            self.states.check_visible(found)
+        if problem is not None:
+            found = self._recovered(found, problem)
+        self.origin = Changing(data, pair.header.chunk_bytes, self._confirm, any(pair.header.fill))
+        return found
+
+    def _recovered(self, found: WholeState, problem: Exception) -> WholeState:
+        """Return an older state that the data fit, if the user wants it; else raise `problem`."""
+        recovered = self.states.recovered(found.state) if self._recover else None
+        if recovered is None:
+            raise problem
+        return recovered
 
     def _open_unnamed(self, error: MissingError) -> WholeState:
         """Open a packed file with an unusual name; raise an error if there is none."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
+from extarray.array.facts import remote_store
 from extarray.array.folders import Group
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
@@ -141,7 +142,7 @@ def _found_elsewhere(
     array: Any, addresses: NDArray[np.int64], url: str | None, inner: str
 ) -> _Found:
     """Find chunks in the object that has them, on a server or in a bucket."""
-    store = array._store.files
+    store = remote_store(array)
     if url is None:
         file = store.data_url
         if file is None:

@@ -9,7 +9,6 @@ import threading
 
 import numpy as np
 import pytest
-
 from served import needs_obstore, served
 
 import extarray as xa
@@ -158,11 +157,10 @@ def test_references_to_a_group_that_was_opened_at_a_url(tmp_path, name):
         g["south"] = X[:3]
         xa.pack(g, tmp_path / "g.xap", order="hilbert")
     xa.index_group(tmp_path / "g")
-    with served(tmp_path) as web:
-        with xa.open_group(web.url(name)) as g:
-            for refs in (g.to_kerchunk(), g.to_kerchunk(url=web.url(name))):
-                np.testing.assert_array_equal(by_zarr(refs, name="north/wind"), X)
-                np.testing.assert_array_equal(by_zarr(refs, name="south"), X[:3])
+    with served(tmp_path) as web, xa.open_group(web.url(name)) as g:
+        for refs in (g.to_kerchunk(), g.to_kerchunk(url=web.url(name))):
+            np.testing.assert_array_equal(by_zarr(refs, name="north/wind"), X)
+            np.testing.assert_array_equal(by_zarr(refs, name="south"), X[:3])
 
 
 @needs_obstore
