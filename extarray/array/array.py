@@ -1414,7 +1414,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         durability: str | None = None,
         names: tuple[str, str] | None = None,
         verify: str | None = None,
-        sequence: int = 0,
+        sequence: float = 0,
     ) -> Self:
         return copies.reopened(  # type: ignore[no-any-return]
             cls, path, uuid, engine, durability, names, verify, sequence, Elements

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
+import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,13 @@ from extarray.common.errors import (
     CorruptError,
     FormatError,
     MissingError,
+    NotVisibleError,
     PartnerError,
     RecoveryWarning,
     ReplacedError,
 )
 from extarray.common.forks import in_children
+from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.fetched.blobs import InBlobs
 from extarray.fetched.cache import DiskCache
@@ -511,11 +514,37 @@ class RemoteStore(PairReader):
 
     # -- ends ------------------------------------------------------------------------------------
 
+    @property
+    def _age(self) -> float:
+        """The number of the commit; of a packed file, which has none, when it was changed last."""
+        return self.origin.object.modified if self.is_packed else self.sequence
+
     def reduced(self, reopen: Callable[..., Any]) -> tuple[Any, ...]:
         """Return the pickle of the array."""
         pair = self.now
         place = self._given, pair.header.uuid, pair.engine
-        return reopen, (*place, None, None, pair.verify)
+        return reopen, (*place, None, None, pair.verify, self._age)
+
+    def wait_for(self, sequence: float, refresh: Callable[[], object]) -> None:
+        """Wait for a state that another process has seen, but a cache in between may hide.
+
+        A packed file is not waited for: only opening it again shows another one.
+        """
+        pause, path = limits.remote_pause, self.now.path
+        end = time.monotonic() + limits.visibility_patience
+        while self._age < sequence:
+            if self.is_packed and not self._age:  # the server no longer tells
+                return
+            if self.is_packed or time.monotonic() + pause > end:
+                raise NotVisibleError(
+                    errno.ESTALE,
+                    f"'{path}' was pickled in a newer state than its server shows here, perhaps "
+                    "from a cache; try again later, or open it anew",
+                    str(path),
+                )
+            time.sleep(pause)
+            pause *= 2
+            refresh()
 
     def warn_if_writer(self) -> None:
         """Do nothing: there is no writer."""

@@ -84,7 +84,8 @@ class StoreBackend:
                 failure = Failure("again", "the server compressed the answer, unasked")
             else:
                 data = await _body(result, stop - start, request.timeout)
-                return Answer(data, start, int(meta["size"]), _tag_of(meta))
+                modified = meta["last_modified"].timestamp()
+                return Answer(data, start, int(meta["size"]), _tag_of(meta), modified)
         except Failure as error:
             failure = error
         except TimeoutError:

@@ -21,6 +21,7 @@ from extarray.errors import (
     ClosedError,
     CorruptError,
     MissingError,
+    NotVisibleError,
     ReadOnlyError,
     ReplacedError,
     ResultError,
@@ -398,3 +399,20 @@ def test_damaged_blobs_are_found(tmp_path):
         with pytest.raises(ChecksumError, match=r"\[8:12, 16:24, 16:24\]"):
             a[8:12]
         np.testing.assert_array_equal(a[:4], x[:4])
+
+
+def test_a_pickle_shows_no_older_file_than_its_sender_had(tmp_path):
+    with xa.from_array(X, tmp_path / "a", CHUNKS) as a:
+        xa.pack(a, tmp_path / "a.xap")
+    with served(tmp_path, has_dates=True) as web:
+        with xa.open(web.url("a.xap")) as a:
+            pickled = pickle.dumps(a)
+        for date, is_older in (("Fri, 27", False), ("Wed, 25", True)):
+            web.date = f"{date} Nov 2026 22:00:00 GMT"
+            if is_older:
+                with pytest.raises(NotVisibleError, match="newer state"):
+                    pickle.loads(pickled)
+            else:
+                pickle.loads(pickled).close()
+        web.has_dates = False  # nothing tells
+        pickle.loads(pickled).close()

@@ -14,9 +14,11 @@ import pytest
 from served import Files, needs_obstore, served
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.errors import (
     ChecksumError,
     MissingError,
+    NotVisibleError,
     PartnerError,
     ReplacedError,
     TruncatedError,
@@ -273,6 +275,72 @@ def test_it_never_goes_back(tmp_path):
             writer.append(X[10:12])
             assert a.refresh()
             np.testing.assert_array_equal(a[...], X[:12])
+
+
+# -- pickles --------------------------------------------------------------------------------------
+
+
+def test_a_pickle_shows_no_older_state_than_its_sender_had(tmp_path, monkeypatch):
+    """The receiver asks a proxy that has kept an older state, for a while or for ever."""
+    with xa.create(tmp_path / "a", (0, 30, 20), chunks=CHUNKS) as writer, served(tmp_path) as web:
+        web.tag = lambda name: f'"{len(web.objects[name])}"'
+        writer.append(X[:4])
+        old = {f"a{s}": (tmp_path / f"a{s}").read_bytes() for s in (".xmd", ".xta")}
+        with xa.open(web.url("a")) as a:
+            writer.append(X[4:10])
+            pickled_before = pickle.dumps(a)
+            assert a.refresh()
+            pickled = pickle.dumps(a)
+            writer.append(X[10:12])
+            with pickle.loads(pickled) as b:
+                np.testing.assert_array_equal(b[...], X[:12])
+            now, web.objects = web.objects, old
+            monkeypatch.setattr(limits, "visibility_patience", 0.0)
+            with pytest.raises(NotVisibleError, match="newer state"):
+                pickle.loads(pickled)
+            with pickle.loads(pickled_before) as b:
+                np.testing.assert_array_equal(b[...], X[:4])
+            monkeypatch.setattr(limits, "visibility_patience", 60.0)
+            monkeypatch.setattr(limits, "remote_pause", 0.01)
+            threading.Timer(0.05, setattr, (web, "objects", now)).start()
+            with pickle.loads(pickled) as b:
+                np.testing.assert_array_equal(b[...], X[:12])
+
+
+@pytest.mark.slow
+def test_another_process_sees_what_its_sender_had(tmp_path):
+    program = """
+import pickle, sys, numpy as np
+from extarray.common.limits import limits
+limits.visibility_patience = 0.5
+try:
+    a = pickle.load(sys.stdin.buffer)
+except TimeoutError as error:
+    assert type(error).__name__ == "NotVisibleError", error
+    print("late")
+else:
+    print(len(a), a[...].sum())
+"""
+    with (
+        xa.create(tmp_path / "a", (0, 3), "i4", chunks=(64, 3)) as writer,
+        served(tmp_path, tag=lambda name: f'"{len(web.objects[name])}"') as web,
+    ):
+        writer.append([[1, 1, 1]])
+        old = {f"a{s}": (tmp_path / f"a{s}").read_bytes() for s in (".xmd", ".xta")}
+        writer.append([[2, 2, 2]])
+        with xa.open(web.url("a")) as a:
+            pickled = pickle.dumps(a)
+        writer.append([[3, 3, 3]])
+        for objects, said in ((web.objects, "3 18"), (old, "late")):
+            web.objects = objects
+            done = subprocess.run(
+                [sys.executable, "-c", program],
+                input=pickled,
+                stdout=subprocess.PIPE,
+                check=True,
+                timeout=60,
+            )
+            assert done.stdout.decode().strip() == said
 
 
 # -- several arrays --------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ class WebServer:
     has_suffix: bool = True
     has_tags: bool = True
     has_dates: bool = False
+    date: str = "Thu, 26 Nov 2026 22:00:00 GMT"
     requests: list[Request] = field(default_factory=list)
     faults: deque[Fault] = field(default_factory=deque)
     most_at_once: int = 0
@@ -200,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
         if web.has_tags:
             given["ETag"] = tag
         if web.has_dates:
-            given["Last-Modified"] = "Thu, 26 Nov 2026 22:00:00 GMT"
+            given["Last-Modified"] = web.date
         given |= changes.get("headers", {})
         wanted = headers.get("if-match")
         if wanted is not None and wanted not in {"*", tag}:
