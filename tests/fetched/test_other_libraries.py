@@ -53,6 +53,31 @@ def test_the_engine_knows_its_files(web):
     assert not engine.guess_can_open(web.url("a.nc"))
 
 
+def test_the_engine_is_found_where_netcdf4_does_not_claim_all_urls(web, monkeypatch):
+    xr = pytest.importorskip("xarray")
+    plugins = xr.backends.plugins
+    engines = {k: v for k, v in plugins.list_engines().items() if k != "netcdf4"}
+    monkeypatch.setattr(plugins, "list_engines", lambda: engines)
+    for name in ("a.xap", "a.xmd", "a.xap?X-Amz-Signature=abc"):
+        with xr.open_dataset(web.url(name)) as ds:
+            np.testing.assert_array_equal(ds["a"], X)
+
+
+def test_chunks_of_a_dataset_stay_in_a_folder(web, tmp_path):
+    xr = pytest.importorskip("xarray")
+    folder = tmp_path / "cached"
+    counts = []
+    for _ in range(2):
+        web.forget()
+        with xr.open_dataset(web.url("a.xap"), engine="extarray", cache_folder=folder) as ds:
+            np.testing.assert_array_equal(ds["a"], X)
+        counts.append(len(web.requests))
+    assert counts[1] < counts[0]
+    with xr.open_datatree(web.url("g.xap"), engine="extarray", cache_folder=folder) as tree:
+        np.testing.assert_array_equal(tree["below/v"], X[:, 0, 0])
+    assert len(list(folder.glob("*.chunks"))) == 3
+
+
 @pytest.mark.parametrize("name", ["g", "g.xap"])
 def test_a_group_is_a_tree(web, name):
     xr = pytest.importorskip("xarray")
