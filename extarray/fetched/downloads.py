@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from extarray.common.errors import MissingError
+from extarray.fetched.paths import NOT_THERE
 from extarray.format.constants import SEAL_BYTES
 from extarray.format.suffixes import DATA, METADATA
 from extarray.remote.objects import RemoteObject
@@ -36,9 +36,9 @@ def download(path: RemotePath, folder: str, data: bool) -> tuple[str, tuple[str,
     for suffix, is_whole in ((METADATA, True), (DATA, data)):
         try:
             found, _ = RemoteObject.read_tail(path.object(suffix), SEAL_BYTES)
-        except MissingError as error:
+        except NOT_THERE as error:
             if missing is not None:
-                with contextlib.suppress(MissingError):
+                with contextlib.suppress(*NOT_THERE):
                     found, _ = RemoteObject.read_tail(path.object(), 1)
                     _copy(found, name, True)
                     break

@@ -7,7 +7,13 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from extarray.common.errors import ArgumentError, ArgumentTypeError, ReadOnlyError
+from extarray.common.errors import (
+    AccessError,
+    ArgumentError,
+    ArgumentTypeError,
+    MissingError,
+    ReadOnlyError,
+)
 from extarray.format.suffixes import PACKED, PAIR, without_suffix
 from extarray.remote.locations import Location, is_url
 from extarray.remote.obstores import OF_SCHEME
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "NOT_THERE",
     "WHY_READ_ONLY",
     "RemotePath",
     "as_path",
@@ -26,6 +33,9 @@ __all__ = [
     "local_or_remote",
     "refuse_writing",
 ]
+
+#: Errors for an object that may not exist: a bucket that may not be listed denies access to it.
+NOT_THERE = (MissingError, AccessError)
 
 #: What is told to those who want to write.
 WHY_READ_ONLY = (

@@ -28,6 +28,7 @@ from extarray.common.errors import (
     PartnerError,
     RecoveryWarning,
     ReplacedError,
+    StorageError,
 )
 from extarray.common.forks import in_children
 from extarray.common.limits import limits
@@ -38,6 +39,7 @@ from extarray.fetched.chunks import Chunks
 from extarray.fetched.origins import Changing, Fixed
 from extarray.fetched.packs import InPack, RemotePack
 from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, read_seal
+from extarray.fetched.paths import NOT_THERE
 from extarray.fetched.shadow import shadow_of
 from extarray.format.constants import HOLDER_BYTES, LIMIT, SEAL_BYTES, SPARED_SLOTS
 from extarray.format.header import encode_seal
@@ -169,8 +171,8 @@ class RemoteStore(PairReader):
                 problem = self.states.check_data(found.state)
                 if problem is None:
                     break
-        except MissingError as error:
-            if error.filename == pair.names[1]:
+        except NOT_THERE as error:
+            if self._found is not None:  # the data are not there
                 raise
             return self._open_unnamed(error)
         if self._recover is False:
@@ -187,11 +189,13 @@ class RemoteStore(PairReader):
             raise problem
         return recovered
 
-    def _open_unnamed(self, error: MissingError) -> WholeState:
+    def _open_unnamed(self, error: StorageError) -> WholeState:
         """Open a packed file with an unusual name; raise an error if there is none."""
         path = self._given
-        with contextlib.suppress(MissingError, FormatError):
+        with contextlib.suppress(*NOT_THERE, FormatError):
             return self._open_packed(RemotePack(path.as_file()), "")
+        if not isinstance(error, MissingError):
+            raise error
         raise MissingError(
             errno.ENOENT,
             f"no array '{path}': there is no '{path.name}.xmd', and no packed file of this name; "

@@ -590,7 +590,8 @@ def _error(
         hint = (
             "credentials are left out of pickles: give them in the environment, or open it anew"
             if location.is_incomplete
-            else "check the credentials, in storage_options or in the environment"
+            else "check the credentials, in storage_options or in the environment, and the name: a "
+            "bucket that may not be listed says the same where nothing is"
         )
         return AccessError(errno.EACCES, f"no access to '{url}': {failure.reason}; {hint}", url)
     times = f", {attempts} times" if attempts > 1 else ""

@@ -12,7 +12,7 @@ from served import needs_obstore, served
 
 import extarray as xa
 from extarray import cli
-from extarray.errors import MissingError, ReadOnlyError
+from extarray.errors import AccessError, MissingError, ReadOnlyError
 
 pytestmark = [needs_obstore]
 
@@ -181,3 +181,62 @@ def test_the_page_shows_what_is_elsewhere(web, folder):
     gallery = Gallery(web.url("a.xap"))
     assert gallery.listing()[0]["shape"] == [3, 4, 5]
     gallery.close()
+
+
+# -- a bucket that may not be listed ---------------------------------------------------------------
+
+
+@pytest.fixture
+def closed(folder):
+    """Serve a folder like a bucket that denies access to what is missing."""
+    with xa.open(folder / "a") as a:
+        xa.pack(a, folder / "odd")
+    xa.index_group(folder / "g")
+    with served(folder, may_list=False) as server:
+        yield server
+
+
+def test_a_bucket_that_may_not_be_listed(closed, folder, run, done):
+    for name in ("a", "a.xap", "odd", "g/u"):
+        with xa.open(closed.url(name)) as a:
+            np.testing.assert_array_equal(a[...], X)
+        assert xa.check(closed.url(name)).ok
+        done("export", closed.url(name), folder / f"{name.replace('/', '_')}.h5")
+        assert "float64" in done("ls", closed.url(name))
+    for name in ("g", "g.xap", "g/below"):
+        with xa.open_group(closed.url(name)) as g:
+            np.testing.assert_array_equal(g["v" if "below" in name else "below/v"], X[0])
+        done("pack", closed.url(name), folder / f"{name.replace('/', '_')}_again.xap")
+    for call in (xa.open, xa.open_group, xa.check):
+        with pytest.raises(AccessError, match="may not be listed"):
+            call(closed.url("nothing"))
+    found = run("ls", closed.url("nothing"))
+    assert found.status == 1
+    assert "no access" in found.err
+
+
+def test_datasets_in_a_bucket_that_may_not_be_listed(closed):
+    xr = pytest.importorskip("xarray")
+    for name, variable in (("a", "a"), ("g", "u"), ("g.xap", "u")):
+        with xr.open_dataset(closed.url(name), engine="extarray") as ds:
+            np.testing.assert_array_equal(ds[variable], X)
+
+
+def test_a_list_of_a_damaged_array_says_so(web, folder, run):
+    (folder / "a.xmd").write_bytes(b"oops")
+    found = run("ls", web.url("a"))
+    assert found.status == 1
+    assert "a.xmd" in found.err
+    assert "index" not in found.err
+
+
+def test_an_empty_group_is_named_without_secrets(tmp_path):
+    pytest.importorskip("tornado")
+    from extarray.view.exhibits import Gallery
+
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.attrs["n"] = 1
+        xa.pack(g, tmp_path / "g.xap")
+    with served(tmp_path) as web, pytest.raises(MissingError) as error:
+        Gallery(web.url("g.xap?signature=hidden"))
+    assert "hidden" not in str(error.value)
