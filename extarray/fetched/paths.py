@@ -95,9 +95,19 @@ class RemotePath:
         if pieces is None or pieces["scheme"].lower() not in OF_SCHEME:
             text, inner = _through_pack(given) if isinstance(given, str) else (given, ())
             return cls(Location.of(text, options), inner, cache, bool(inner))
-        root = Location.of(f"{pieces['scheme']}://{pieces['host']}/{pieces['end']}", options)
-        names = tuple(name for name in pieces["path"].split("/") if name)
-        if pieces["scheme"].lower().startswith("http"):
+        path, end = pieces["path"], pieces["end"]
+        is_web = pieces["scheme"].lower().startswith("http")
+        if not is_web and "?" in end:
+            raise ArgumentError(
+                f"a {pieces['scheme']} URL has no query, such as a signature: give credentials in "
+                "storage_options, or an https URL; an object whose name has '?' opens by "
+                "(store, path)"
+            )
+        if not is_web:
+            path, end = path + end, ""  # "#" in the name of an object
+        root = Location.of(f"{pieces['scheme']}://{pieces['host']}/{end}", options)
+        names = tuple(name for name in path.split("/") if name)
+        if is_web:
             names = tuple(map(unquote, names))
         return cls(root, _without_suffix(names), cache)
 

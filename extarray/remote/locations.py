@@ -59,6 +59,13 @@ def is_url(path: Any) -> bool:
     return isinstance(path, Location) or filesystems.parts_of(path) is not None
 
 
+def _is_root(scheme: str, root: str) -> bool:
+    """Tell whether a URL's text before the path can be a host with port, or a bucket."""
+    if scheme in {"http", "https"}:
+        return re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:@\[\]]+)(:\d*)?", root) is not None
+    return ":" not in root and (scheme == "az" or "@" not in root)
+
+
 class Location:
     """One object, or the place where objects with longer names lie; see `Location.of`.
 
@@ -162,8 +169,14 @@ class Location:
             query = mark + asked
             userinfo, _, root = root.rpartition("@")
             path = urllib.parse.quote(path, safe="/%!$&'()*+,;=:@~")
-        if not root:
+        if not root or "?" in root or "#" in root:
             raise ArgumentError(f"{redacted(url)!r} names no host or bucket")
+        if not _is_root(scheme, root):  # part of a password, perhaps
+            raise ArgumentError(
+                f"the {scheme} URL does not begin with a host or a bucket; write '/', '?', '#' and "
+                "'@' in a password as %2F, %3F, %23 and %40, and give keys of buckets in "
+                "storage_options"
+            )
         source = _UrlSource(policy, scheme, root, userinfo, query, options)
         source.check()
         return cls(source, path)

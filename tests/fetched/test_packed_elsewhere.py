@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import re
+import traceback
 import zipfile
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -26,6 +28,7 @@ from extarray.errors import (
     ReplacedError,
     ResultError,
 )
+from extarray.fetched.paths import as_path
 
 pytestmark = needs_obstore
 
@@ -283,6 +286,41 @@ def test_secrets_are_not_told(web):
     with pytest.raises(ReadOnlyError) as found:
         xa.create(secret, (3,))
     assert "verysecret" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://?hidden",
+        "http://me:hid/d3n@127.0.0.1:1/a.xap",
+        "http://me:hid?d3n@127.0.0.1:1/a.xap",
+        "http://[::1/hidden",
+        "s3://?hidden",
+        "s3://key:hidden@bucket/a.xap",
+        "s3://bucket/a.xap?signature=hidden",
+        "az://key:hidden@container/a.xap",
+        "az://container/a.xap?sig=hidden",
+        "gs://bucket/g/a?sig=hidden",
+    ],
+)
+def test_urls_that_cannot_be_meant_are_not_quoted(url):
+    for call in (xa.open, xa.open_group, xa.check, lambda url: xa.create(url, (3,))):
+        with pytest.raises((ArgumentError, ReadOnlyError)) as found:
+            call(url)
+        told = "".join(traceback.format_exception_only(found.value))
+        assert not re.search(r"hid|d3n", told), told
+
+
+def test_names_of_objects_have_any_characters(tmp_path):
+    obstore = pytest.importorskip("obstore")
+    with xa.from_array(X, tmp_path / "a", CHUNKS) as a:
+        xa.pack(a, tmp_path / "a.xap")
+    store = obstore.store.MemoryStore()
+    for name in ("a#1.xap", "a?b.xap", "ä ö.xap"):
+        obstore.put(store, name, (tmp_path / "a.xap").read_bytes())
+        with xa.open((store, name)) as a:
+            np.testing.assert_array_equal(a[3], X[3])
+    assert str(as_path("s3://bucket/a#1.xap")) == "s3://bucket/a#1.xap"
 
 
 def test_another_object_is_not_read(folder, tmp_path):
