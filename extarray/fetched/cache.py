@@ -58,7 +58,9 @@ class DiskCache:
     def __init__(self, folder: str, version: Sequence[object], chunk_bytes: int) -> None:
         self._folder, self._size = folder, chunk_bytes
         self._name = hashlib.sha256("\n".join(map(str, version)).encode()).hexdigest()[:40]
-        self._written = 0
+        # Bytes to write until the next look at the folder.  The first look comes at once, since
+        # many programs may each write little.
+        self._unseen = 0
         with family("cannot use the cache '{}'", folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
             self._chunks = self._open(_CHUNKS)
@@ -118,9 +120,9 @@ class DiskCache:
             for address, chunk in zip(addresses, chunks, strict=True):
                 self._chunks.write(chunk, address * self._size)
                 self._note(address, crc32c(chunk), now)
-                self._written += self._size
-            if self._written > config.disk_cache // _LOOKS:
-                self._written = 0
+                self._unseen -= self._size
+            if self._unseen < 0:
+                self._unseen = config.disk_cache // _LOOKS
                 self._make_room(config.disk_cache)
 
     def _make_room(self, bound: int) -> None:
