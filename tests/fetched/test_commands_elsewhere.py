@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -141,6 +142,53 @@ def test_checks(web, done, name):
         assert report.ok, str(report)
         assert "extarray-check" not in str(report)
     assert "no errors" in done("check", web.url(name)) or done("check", web.url(name))
+
+
+@pytest.fixture
+def large(tmp_path):
+    """Serve packed files whose chunks have 2 MiB; yield the server and the metadata's places."""
+    x = np.arange(1 << 18, dtype="f8").reshape(64, -1)
+    with xa.open_group(tmp_path / "g", "w") as g:
+        for name in ("u", "below/v"):
+            g.create(name, x.shape, chunks=(8, 4096), attrs={"n": 1})[...] = x
+        g.attrs["title"] = "all"
+        xa.pack(g, tmp_path / "g.xap")
+        xa.pack(g["u"], tmp_path / "h.xap", order="hilbert")
+        xa.pack(g["u"], tmp_path / "odd")
+    with (
+        zipfile.ZipFile(tmp_path / "g.xap") as old,
+        zipfile.ZipFile(tmp_path / "zipped.xap", "w") as new,
+    ):
+        for info in old.infolist():
+            new.writestr(info.filename, old.read(info))
+    with served(tmp_path) as web:
+        yield web
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("g.xap", 0), ("g.xap/u", 1), ("g.xap/below", 1), ("h.xap", 1), ("odd", 1), ("zipped.xap", 0)],
+)
+def test_a_check_brings_what_it_compares(large, tmp_path, name, most):
+    report = xa.check(large.url(name))
+    assert report.ok, str(report)
+    assert large.sent < 1 << 18
+    large.forget()
+    report = xa.check(large.url(name), data=True)
+    assert report.ok, str(report)
+    if most:  # the chunks of one array, of those of two
+        assert 1 << 21 < large.sent < (1 << 21) + (1 << 18)
+    local, _, inner = name.partition("/")
+    with zipfile.ZipFile(tmp_path / local) as file:
+        asked = [i for i in file.infolist() if i.filename.startswith(inner)]
+        metadata = next(i for i in asked if i.filename.endswith(".xmd"))
+    with open(tmp_path / local, "r+b") as file:
+        file.seek(metadata.header_offset + 200)  # in the header, or in the metadata
+        file.seek(file.tell() + len(metadata.filename) + metadata.file_size // 2)
+        file.write(b"oops")
+    found = xa.check(large.url(name)).problems
+    assert [p.kind for p in found] == [p.kind for p in xa.check(tmp_path / name).problems] != []
+    assert found[0].file == large.url(local)
 
 
 def test_checks_find_damage(web, folder, run):
