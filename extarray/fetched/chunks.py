@@ -6,6 +6,7 @@ A chunk is written to the shadow file as a whole, once all of its bytes are ther
 from __future__ import annotations
 
 import threading
+from concurrent.futures import CancelledError
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -33,7 +34,7 @@ class Handle(Protocol):
     """Chunks that are on their way."""
 
     def result(self) -> Sequence[Any]:
-        """Wait for them, and return them."""
+        """Wait for them, and return them; raise CancelledError if they were given up."""
 
     def cancel(self) -> None:
         """Give them up."""
@@ -140,9 +141,15 @@ class Chunks:
         for batch in batches.values():
             try:
                 found = batch.result()
-            except StorageError:  # fetched again below, which knows what to do
+            except (StorageError, CancelledError):
+                # Fetched again below, which knows what to do; another thread that was interrupted,
+                # or has found a newer version, has given the chunks up.
                 self._drop(batch)
                 continue
+            except BaseException:
+                for each in batches.values():  # what is interrupted ends, for other chunks, too
+                    self._drop(each)
+                raise
             wanted = set(left)
             mine = [(q, b) for q, b in zip(batch.addresses, found, strict=True) if q in wanted]
             self._write([q for q, _ in mine], [b for _, b in mine], batch.version)

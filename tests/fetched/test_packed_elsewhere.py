@@ -6,6 +6,10 @@ import multiprocessing
 import os
 import pickle
 import re
+import signal
+import subprocess
+import sys
+import time
 import traceback
 import zipfile
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -197,6 +201,63 @@ def test_chunks_one_by_one_are_asked_for_ahead(web):
             low = [i * n for i, n in zip(index, CHUNKS, strict=True)]
             part = X[tuple(slice(i, i + n) for i, n in zip(low, CHUNKS, strict=True))]
             np.testing.assert_array_equal(view[tuple(map(slice, part.shape))], part)
+
+
+def test_chunks_on_their_way_may_be_given_up_by_another_thread(web):
+    """As `refresh` and an interrupt do it."""
+    with xa.open(web.url("plain.xap")) as a, ThreadPoolExecutor(1) as pool:
+        provider = a._store.provider
+        web.forget()
+        web.latency = 0.5
+        provider.ahead(np.arange(4))
+        assert provider._coming
+        coming = next(iter(provider._coming.values()))
+        found = pool.submit(a.chunk, a.axial.index(1))
+        while not coming._lock.locked():
+            time.sleep(0.001)
+        web.latency = 0
+        provider.forget_coming()
+        index = a.axial.index(1)
+        box = tuple(slice(i * c, i * c + c) for i, c in zip(index, CHUNKS, strict=True))
+        np.testing.assert_array_equal(found.result(), X[box])
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("way", ["[a[b] for b in a.iter_chunks()]", "np.median(a, axis=0)"])
+def test_an_interrupted_array_reads_on(web, way, tmp_path):
+    program = f"""
+import signal, sys, numpy as np, extarray as xa
+signal.signal(signal.SIGINT, signal.default_int_handler)
+x = np.load(sys.argv[2])
+with xa.open(sys.argv[1], storage_options={{"coalesce": 0}}) as a:
+    print("begun", flush=True)
+    try:
+        {way}
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    sys.stdin.readline()
+    assert (a[...] == x).all()
+"""
+    np.save(tmp_path / "x.npy", X)
+    web.fail("none")
+    web.fail("slow", 200, times=100)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, web.url("plain.xap"), tmp_path / "x.npy"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "begun\n"
+        while len(web.requests) < 2:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        web.faults.clear()
+        process.stdin.write("go on\n")
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 def test_many_chunks_are_requested_once(tmp_path):
