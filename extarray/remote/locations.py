@@ -33,6 +33,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(://|::(?=.*://))")
 
 #: Modules through which pickles go to other processes, unless modules of `_KEEPERS` put them aside.
 _SENDERS = (
+    "dask.multiprocessing",
     "distributed.protocol",
     "joblib.externals.loky.backend",
     "loky.backend",

@@ -105,6 +105,16 @@ def test_chunks_of_dask(web):
         )
 
 
+@pytest.mark.slow
+def test_processes_of_dask_have_the_credentials(web):
+    da = pytest.importorskip("dask.array")
+    with xa.open(web.url("a"), storage_options={"headers": {"X-Key": "hidden"}}) as a:
+        assert b"hidden" not in pickle.dumps(a)
+        x = da.from_array(a, chunks=a.chunks)
+        np.testing.assert_allclose(x.sum().compute(scheduler="processes", num_workers=2), X.sum())
+    assert all(request.headers.get("x-key") == "hidden" for request in web.requests)
+
+
 def test_a_store_of_zarr(web):
     zarr = pytest.importorskip("zarr")
     with xa.open(web.url("a.xap")) as a:
