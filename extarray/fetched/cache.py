@@ -48,6 +48,8 @@ class DiskCache:
     version : sequence of str
         What tells the version of the array from any other.
     chunk_bytes : int
+    number : int
+        Of the version, for those who have the array open.
 
     Raises
     ------
@@ -55,7 +57,10 @@ class DiskCache:
         The folder cannot be used.
     """
 
-    def __init__(self, folder: str, version: Sequence[object], chunk_bytes: int) -> None:
+    def __init__(
+        self, folder: str, version: Sequence[object], chunk_bytes: int, number: int = 0
+    ) -> None:
+        self.number = number
         self._folder, self._size = folder, chunk_bytes
         self._name = hashlib.sha256("\n".join(map(str, version)).encode()).hexdigest()[:40]
         # Bytes to write until the next look at the folder.  The first look comes at once, since

@@ -112,14 +112,13 @@ class Chunks:
     brought : dict
         The version of each present chunk, by address.
     cache : DiskCache or None
-        Where chunks of the version `cached` are kept on the disk.
+        Where chunks of one version, its `number`, are kept on the disk.
     """
 
     def __init__(self, data: Shadow, chunk_bytes: int, origin: Origin, bound: int) -> None:
         self._data, self._size, self._origin, self._bound = data, chunk_bytes, origin, bound
         self.brought: dict[int, Version | None] = {}
         self.cache: DiskCache | None = None
-        self.cached: int | None = None
         self._coming: dict[int, _Coming] = {}  # by address
         self._n_calls = 0
         self._lock = threading.Lock()
@@ -154,11 +153,11 @@ class Chunks:
             mine = [(q, b) for q, b in zip(batch.addresses, found, strict=True) if q in wanted]
             self._write([q for q, _ in mine], [b for _, b in mine], batch.version)
             left = [q for q in left if q not in {q for q, _ in mine}]
-        if left and self.cache is not None and _number(self._origin.version) == self.cached:
+        cache, version = self.cache, self._origin.version
+        if left and cache is not None and _number(version) == cache.number:
             # Present ones are to be renewed.
             absent = [q for q in left if q not in self.brought]
-            version = self._origin.version
-            kept = self.cache.get(np.array(absent, np.int64))
+            kept = cache.get(np.array(absent, np.int64))
             self._write(list(kept), list(kept.values()), version, keeps=False)
             left = [q for q in left if q not in kept]
         if left:
@@ -168,8 +167,9 @@ class Chunks:
     def ahead(self, addresses: NDArray[np.int64]) -> None:
         """Begin to fetch chunks, as far as memory allows; see `Provider`."""
         most = min(config.max_memory, self._bound) // self._size
-        if self.cache is not None:
-            addresses = addresses[~self.cache.has(addresses)]
+        cache = self.cache
+        if cache is not None:
+            addresses = addresses[~cache.has(addresses)]
         with self._lock:
             patience = _PATIENCE + len(self._coming)  # each call may ask for one of these alone
             old = [q for q, b in self._coming.items() if self._n_calls - b.begun > patience]
@@ -179,8 +179,10 @@ class Chunks:
             wanted = wanted[: max(0, most - len(self._coming))]
             if not wanted:
                 return
+            # A version that is taken up in between has chunks that are newer than it says.
+            version = self._origin.version
             handle = self._origin.start(np.array(wanted, np.int64))
-            batch = _Coming(wanted, handle, self._origin.version, self._n_calls)
+            batch = _Coming(wanted, handle, version, self._n_calls)
             self._coming.update(dict.fromkeys(wanted, batch))
 
     def evict(self, addresses: NDArray[np.int64]) -> None:
@@ -204,8 +206,9 @@ class Chunks:
         keeps: bool = True,
     ) -> None:
         """Write chunks to the shadow file, and keep them on the disk."""
-        if keeps and self.cache is not None and self.cached == _number(version):
-            self.cache.put(addresses, chunks)
+        cache = self.cache
+        if keeps and cache is not None and cache.number == _number(version):
+            cache.put(addresses, chunks)
         for address, chunk in zip(addresses, chunks, strict=True):
             if self._shares_pages:
                 with self._lock:

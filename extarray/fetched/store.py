@@ -12,6 +12,7 @@ import errno
 import threading
 import time
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,7 @@ from extarray.format.header import encode_seal
 from extarray.format.suffixes import DATA
 from extarray.remote.objects import Counts
 from extarray.storage.filesystem import choose_engine, family
-from extarray.storage.following import Update
+from extarray.storage.following import Follower, Update
 from extarray.storage.reading import PairReader
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ if TYPE_CHECKING:
     from extarray.fetched.paths import RemotePath
     from extarray.format.groups import Pending
     from extarray.format.superblock import Superblock
-    from extarray.storage.states import WholeState
+    from extarray.storage.pair import Pair
+    from extarray.storage.states import StateReader, WholeState
 
 __all__ = ["RemoteStore"]
 
@@ -67,6 +69,35 @@ __all__ = ["RemoteStore"]
 _ATTEMPTS = 5
 # Comparisons of chunks with their checksums, while a writer is at work.
 _LOOKS = 5
+
+
+class _DataFollower(Follower):
+    """Updates that take up the data as well.
+
+    The data are looked at after a state was chosen, so they are not older: other threads, which
+    read, may fetch newer metadata at any time.
+    """
+
+    def __init__(self, pair: Pair, states: StateReader, take_data: Callable[[], None]) -> None:
+        super().__init__(pair, states)
+        self._take_data = take_data
+        self._looks = _ATTEMPTS
+
+    def take_up(self, axial: Axial) -> Axial | None:
+        """Adopt later commits; see `Follower.take_up`, which looks often, as at files here."""
+        self._looks = _ATTEMPTS
+        try:
+            return super().take_up(axial)
+        finally:
+            self._looks = _ATTEMPTS
+
+    def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
+        """Read the new parts of a state; see `Follower.read_update`."""
+        if self._looks:
+            self._looks -= 1
+            with family("cannot refresh '{}'", self.pair.path):
+                self._take_data()
+        return super().read_update(state, axial, cuts)
 
 
 class RemoteStore(PairReader):
@@ -92,6 +123,7 @@ class RemoteStore(PairReader):
         pair = RemotePair(path)
         pair.verify = verify
         super().__init__(pair, RemoteStates(pair))
+        self.following = _DataFollower(pair, self.states, partial(self._take_data, True))
         self._given = path
         self._found: Found | None = None  # for pairs: the newest metadata that were fetched
         self._successor: Found | None = None  # the same with another number of axes
@@ -267,16 +299,16 @@ class RemoteStore(PairReader):
         notes itself in the metadata before it changes anything.
         """
         pair, provider, found = self.now, self.provider, self.origin.object
-        if provider.cache is not None:
-            provider.cache.close()
-        provider.cache = None
+        before, provider.cache = provider.cache, None
+        if before is not None:
+            before.close()
         folder = self._given.cache
         noted = pair.metadata.read(HOLDER_BYTES, pair.header.holder_offset)
         has_writer = not self.is_packed and (any(noted) or not pair.state.sealed)
-        if folder is not None and found.tag is not None and not has_writer:
+        now = self.origin.version
+        if folder is not None and found.tag is not None and now is not None and not has_writer:
             version = (pair.absolute, found.tag, found.size, pair.header.uuid.hex(), self.sequence)
-            provider.cache = DiskCache(folder, version, pair.header.chunk_bytes)
-            provider.cached = None if self.origin.version is None else self.origin.version.number
+            provider.cache = DiskCache(folder, version, pair.header.chunk_bytes, now.number)
 
     def _forked(self) -> None:
         """Give a forked child files, chunks and connections of its own."""
@@ -357,6 +389,7 @@ class RemoteStore(PairReader):
         if is_newer or not origin.is_same(data):
             origin.take(data)
             self.provider.forget_coming()
+        supply.settle()
         present = supply.present
         # Chunks that were cut off are kept as they were for those who still see them.
         known = present[present < data.size // pair.header.chunk_bytes]
@@ -384,12 +417,11 @@ class RemoteStore(PairReader):
                 self._is_replaced = True
                 return None
             self._is_replaced = False
-            newest = self._successor or self._found
-            assert newest is not None
-            self._take_data(newest.sequence > self.sequence)
             if self._successor is not None:
                 return self._adopt_successor()
-        adopted = self.following.refresh(axial)
+            adopted = self.following.refresh(axial)
+            if adopted is None:  # elements may have been overwritten
+                self._take_data(False)
         self._begin_cache()
         return adopted
 
@@ -397,6 +429,7 @@ class RemoteStore(PairReader):
         """Adopt metadata with other axes; see `Follower`."""
         pair, newer = self.now, self._successor
         assert newer is not None
+        self._take_data(True)
         other = RemotePair(pair.path)
         try:
             other.metadata = shadow_of(pair.names[0], newer.content)
@@ -438,12 +471,6 @@ class RemoteStore(PairReader):
             with family("cannot refresh '{}'", self.now.path):
                 self._confirm()
         return super().look()
-
-    def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
-        """Read the new parts of a state, after taking up the data that belong to it."""
-        with family("cannot refresh '{}'", self.now.path):
-            self._take_data(True)
-        return super().read_update(state, axial, cuts)
 
     def was_superseded(self) -> bool:
         """Tell whether the array has gained an axis since the state that is known."""
