@@ -1414,7 +1414,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         durability: str | None = None,
         names: tuple[str, str] | None = None,
         verify: str | None = None,
-        sequence: int = 0,
+        sequence: float = 0,
     ) -> Self:
         return copies.reopened(  # type: ignore[no-any-return]
             cls, path, uuid, engine, durability, names, verify, sequence, Elements
@@ -1708,20 +1708,21 @@ class ExtArray(ArrayCore, NumpyMixin):
         url : str, optional
             Address at which others find the packed file, or the pair of files, with or without
             ``.xta``: ``"https://host/scene.xap"``, ``"s3://bucket/live"``.  The references name it
-            in place of the local path.
+            in place of the local path, or of the URL at which the array was opened.
 
         Returns
         -------
         dict
             Version 1 of the references, ready for JSON: ``{"version": 1, "refs": {...}}``.  Each
             chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, or of the
-            packed file, or the URL.  Chunks of the fill value that a packed file leaves out have no
-            reference, or their bytes in its place.
+            packed file, or the URL, without user and password.  Chunks of the fill value that a
+            packed file leaves out have no reference, or their bytes in its place.
 
         Raises
         ------
         ArgumentError
-            A ValueError: an array in memory; and as `as_zarr_store`.
+            A ValueError: an array in memory; one opened at a URL with a query, which may be a
+            signature, or in a store without a URL, unless `url` is given; and as `as_zarr_store`.
         DTypeError, MissingExtraError, ClosedError
 
         Notes

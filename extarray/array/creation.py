@@ -79,7 +79,7 @@ _later = LazyImports(
     {
         "extarray.common.progress": "Progress",
         "extarray.maintenance.transform": "fill",
-        "extarray.fetched.paths": "as_path refuse_writing",
+        "extarray.fetched.paths": "as_path check_options refuse_writing",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
     }
 )
@@ -362,7 +362,8 @@ def open(
         For reading, without a lock; or for reading and writing, as the one writer.
     timeout : float or None
         Seconds to wait for the writer's lock, and with `share` for one of its 63 places; None:
-        forever.  Another writer's commit under way gets at least 5 seconds to end.
+        forever.  Another writer's commit under way gets at least 5 seconds to end.  Not for a URL,
+        whose `storage_options` have a ``timeout`` of their own.
     engine : {"auto", "mmap", "pread", "mpi-io"}
         How the file is read and written; "auto" decides by the type of the file system; with `comm`
         it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
@@ -384,10 +385,11 @@ def open(
     recover : bool, optional
         Whether a newest state that is not whole may be given up for the newest one that is, with a
         `RecoveryWarning`.  None: on the file systems of one host, where only a power failure or
-        damage leaves such a state; not where several hosts share the files, since this one may just
-        not see all of them yet.
+        damage leaves such a state; not where several hosts share the files, nor at a URL, since
+        this host may just not see all of them yet.
     comm : mpi4py.MPI.Intracomm, optional
         Processes that open the array together, as one writer; all call, with the same arguments.
+        Not for a URL, at which each rank opens the array by itself.
     info : mapping, optional
         Hints for MPI-IO, with `comm`.
     storage_options : mapping, optional
@@ -486,6 +488,7 @@ def open(
                     f"the ranks of a communicator open files together, and '{place}' is none: open "
                     "it without comm in each rank"
                 )
+            _later.check_options(place, timeout)
         return place, mode, timeout, engine, durability, asked, recover
 
     def writers() -> Writers:

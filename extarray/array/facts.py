@@ -427,6 +427,11 @@ def info(array: Shown) -> Info:
     return facts
 
 
+def remote_store(array: Stored) -> Any:
+    """Return the store of an array on a server or in a bucket."""
+    return array._store.files
+
+
 def text(array: Shown) -> str:
     """Return a line of text that shows an array."""
     where = "in memory" if array.path is None else f"'{array.path}', mode '{array.mode}'"

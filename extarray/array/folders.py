@@ -32,7 +32,7 @@ from extarray.common.errors import (
 )
 from extarray.common.formatting import format_tree
 from extarray.common.lazy import LazyImports
-from extarray.fetched.paths import local_or_remote, refuse_writing
+from extarray.fetched.paths import check_options, local_or_remote, refuse_writing
 from extarray.format.archive import check_member_name
 from extarray.format.attrs import Attributes
 from extarray.format.suffixes import file_names
@@ -50,6 +50,7 @@ from extarray.maintenance.group_files import (
 )
 from extarray.maintenance.group_index import group_at
 from extarray.storage.filesystem import family, followed_name
+from extarray.storage.lock import check_timeout
 from extarray.storage.names import Packed
 
 if TYPE_CHECKING:
@@ -147,11 +148,13 @@ def open_group(
     check_choice(mode, "mode", _MODES)
     check_choice(engine, "engine", ENGINES)
     check_choice(durability, "durability", DURABILITIES)
+    timeout = check_timeout(timeout)
     asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
     there = local_or_remote(path, storage_options, cache)
     if there is not None:
         if mode != "r":
             raise refuse_writing(there, f"open the group '{{}}' with mode {mode!r}")
+        check_options(there, timeout)
         options = {"timeout": timeout, "engine": engine, "durability": durability, "verify": asked}
         return Group(Session(group_at(there), str(there), mode, options), "")
     try:

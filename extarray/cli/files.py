@@ -35,6 +35,7 @@ from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_bytes, format_tree
 from extarray.common.system import uninterrupted
 from extarray.common.terminal import print_text
+from extarray.fetched.paths import NOT_THERE
 from extarray.format.suffixes import split_name
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
@@ -99,8 +100,8 @@ def _listed(path: str) -> list[_Entry]:
     try:
         with opened(path) as a:
             return [_Entry(a.path.name, path, False, a.info())]
-    except ExtArrayError:
-        if not (os.path.isfile(path) or is_url(path)):
+    except ExtArrayError as error:
+        if not (os.path.isfile(path) or (is_url(path) and isinstance(error, NOT_THERE))):
             raise
     with opened_group(path) as group:
         return _packed(group)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from extarray.common.config import config
 from extarray.common.errors import ChecksumError, CorruptError, ResultError
 from extarray.fetched.origins import Fixed
-from extarray.format.blobs import decode_blob, decode_blobs_block
+from extarray.format.blobs import decode_blob, decode_blobs_block, raw_places
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.constants import SECTOR
 from extarray.grid.chunking import elements_of_chunk
@@ -82,6 +82,13 @@ class InBlobs(Fixed):
                 f"{len(addresses)} chunks, which are needed at a time, exceed config.max_result"
             )
         return places.offsets.tolist(), places.sizes.tolist()
+
+    def raw_offsets(self, addresses: NDArray[Any]) -> NDArray[Any] | None:
+        """Return where chunks lie in the object; see `Fixed.raw_offsets`."""
+        try:
+            return raw_places(self._table.places(addresses), self._block, self._base)
+        except ChecksumError as error:
+            raise self._told(error) from None
 
     def start(self, addresses: NDArray[Any]) -> Any:
         """Begin to fetch chunks."""

@@ -244,14 +244,15 @@ def decode_entries(
     return BlobPlaces(offsets, sizes)
 
 
-def raw_places(places: BlobPlaces, block: BlobsBlock) -> NDArray[np.int64] | None:
-    """Return where chunks lie in ``.xtz``, byte for byte; None if a codec may have encoded them.
+def raw_places(places: BlobPlaces, block: BlobsBlock, base: int) -> NDArray[np.int64] | None:
+    """Return where chunks lie, byte for byte; None if a codec may have encoded them.
 
-    0 stands for a chunk of the fill value.
+    Offsets count from `base` before the first byte of ``.xtz``; -1 stands for a chunk of the fill
+    value.
     """
     if block.codec != Codec.RAW:
         return None
-    return np.where(places.sizes > 0, places.offsets + BLOB_HEAD_BYTES, 0)
+    return np.where(places.sizes > 0, base + places.offsets + BLOB_HEAD_BYTES, -1)
 
 
 # -- ``.xtz`` and its blobs ------------------------------------------------------------------------

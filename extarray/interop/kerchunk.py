@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
+from extarray.array.facts import remote_store
 from extarray.array.folders import Group
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
@@ -25,7 +26,7 @@ from extarray.storage.names import Packed
 from extarray.streaming.blocks import comes_late
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -119,10 +120,7 @@ class _Found(NamedTuple):
 def _found(array: Any, addresses: NDArray[np.int64], url: str | None, inner: str) -> _Found:
     """Find chunks in the file that has them."""
     if not isinstance(array.path, Path):
-        raise ArgumentError(
-            f"'{array.path}' is on a server or in a bucket; make references where its files are, "
-            "with to_kerchunk(url=...)"
-        )
+        return _found_elsewhere(array, addresses, url, inner)
     path, size = array.path.absolute(), array.chunk_bytes
     with Packed.find(path) as packed:
         name = None if packed is None else packed.inner(path) or packed.alone
@@ -140,19 +138,48 @@ def _found(array: Any, addresses: NDArray[np.int64], url: str | None, inner: str
     return _Found(file_names(path)[1] if url is None else _url_of_data(url, inner), starts)
 
 
+def _found_elsewhere(
+    array: Any, addresses: NDArray[np.int64], url: str | None, inner: str
+) -> _Found:
+    """Find chunks in the object that has them, on a server or in a bucket."""
+    store = remote_store(array)
+    if url is None:
+        file = store.data_url
+        if file is None:
+            raise ArgumentError(
+                f"'{array.path}' was opened at a URL with a query, which may be secret, or in a "
+                "store that has no URL; name the address for others with to_kerchunk(url=...)"
+            )
+    else:
+        file = url if store.is_packed else _url_of_data(url, inner)
+    return _Found(file, _uncoded(array, store.raw_offsets, addresses))
+
+
 def _in_blobs(array: Any, path: Path, addresses: NDArray[np.int64], base: int) -> NDArray[np.int64]:
     """Return the offsets of chunks in a packed file whose chunks are in another order."""
     store, _ = FileStore.open(path, "r", 0, "pread", "flush", "write")
     with contextlib.closing(store):
-        order = np.argsort(addresses)
-        raw = raw_places(store.blobs.places(addresses[order]), store.blobs.block)
+        blobs = store.blobs
+        return _uncoded(
+            array, lambda some: raw_places(blobs.places(some), blobs.block, base), addresses
+        )
+
+
+def _uncoded(
+    array: Any,
+    offsets_of: Callable[[NDArray[np.int64]], NDArray[np.int64] | None],
+    addresses: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return the offsets of chunks, which are asked for in rising order of addresses."""
+    order = np.argsort(addresses)
+    raw = offsets_of(addresses[order])
     if raw is None:
         raise ArgumentError(
             f"chunks of '{array.path}' are encoded by a codec, to which references cannot lead; "
             "pack the array without it"
         )
     starts = np.empty_like(raw)
-    starts[order] = np.where(raw > 0, raw + base, -1)
+    starts[order] = raw
     return starts
 
 

@@ -13,6 +13,7 @@ import asyncio
 import os
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 from extarray.common.extras import require
 from extarray.remote.answers import PIECE, Answer, Failure, Request, failure_of
@@ -38,8 +39,10 @@ OF_SCHEME = {
 
 _PURPOSE = "reading from a web server or a bucket"
 
-# Paths that obstore leaves as they are.
-_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+# Characters that obstore leaves in paths, and others encode.
+_UNCODED = frozenset("!$&'()*+,:;=@[]^|")
+# Most stores of whole URLs, each of which keeps a connection.
+_MOST_STORES = 16
 
 _first_user = 0  # the process that began to use obstore's threads
 
@@ -84,7 +87,8 @@ class StoreBackend:
                 failure = Failure("again", "the server compressed the answer, unasked")
             else:
                 data = await _body(result, stop - start, request.timeout)
-                return Answer(data, start, int(meta["size"]), _tag_of(meta))
+                modified = meta["last_modified"].timestamp()
+                return Answer(data, start, int(meta["size"]), _tag_of(meta), modified)
         except Failure as error:
             failure = error
         except TimeoutError:
@@ -145,17 +149,29 @@ class UrlBackend(StoreBackend):
         if "" in self._stores:
             return self._stores[""], path
         # The store of a whole URL keeps its path and query as they are; that of a server, whose
-        # connections its objects share, would encode them.
+        # connections its objects share, encodes the path by itself, and has no query.
         url = f"{self._scheme}://{self._root}/"
         rest = path.lstrip("/")
-        is_plain = not self._query and _PLAIN.fullmatch(rest)
-        if not is_plain:
-            url, rest = f"{url}{rest}{self._query}", ""
-        if url not in self._stores:
-            self._stores[url] = self._class.HTTPStore.from_url(
+        name = None if self._query else _name_of(rest)
+        if name is None:
+            url, name = f"{url}{rest}{self._query}", ""
+        store = self._stores.pop(url, None)
+        if store is None:
+            store = self._class.HTTPStore.from_url(
                 url, client_options=self._client, retry_config={"max_retries": 0}
             )
-        return self._stores[url], rest
+        self._stores[url] = store  # the last one used last
+        while len(self._stores) > _MOST_STORES:
+            self._stores.pop(next(iter(self._stores)), None)
+        return store, name
+
+
+def _name_of(path: str) -> str | None:
+    """Return the name that obstore encodes to a path of a URL; None if there is none."""
+    name = unquote(path)
+    is_encoded = quote(name, safe="/") == path and _UNCODED.isdisjoint(name) and name.isprintable()
+    has_parts = all(part not in {"", ".", ".."} for part in name.split("/"))
+    return name if is_encoded and has_parts else None
 
 
 def stayed_in_parent() -> bool:

@@ -89,7 +89,7 @@ class Gallery:
         self._alone = ""
         if self.is_folder:
             if not self.names():
-                raise MissingError(errno.ENOENT, "no array in this folder", text)
+                raise MissingError(errno.ENOENT, "no array in this folder", self.title)
         else:
             exhibit = Exhibit(self._root)
             self._alone = exhibit.array.path.name
