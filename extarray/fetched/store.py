@@ -129,6 +129,7 @@ class RemoteStore(PairReader):
         self._successor: Found | None = None  # the same with another number of axes
         self._is_replaced = False
         self._recover: bool | None = None
+        self._is_recovered = False
         self._lock = threading.RLock()
         self.counts = Counts()
         self._file_bytes = 0
@@ -219,6 +220,7 @@ class RemoteStore(PairReader):
         recovered = self.states.recovered(found.state) if self._recover else None
         if recovered is None:
             raise problem
+        self._is_recovered = True
         return recovered
 
     def _open_unnamed(self, error: StorageError) -> WholeState:
@@ -267,7 +269,7 @@ class RemoteStore(PairReader):
                 RecoveryWarning,
                 stacklevel=5,
             )
-        if found.slot in SPARED_SLOTS:
+        if self._is_recovered or found.slot in SPARED_SLOTS:
             warnings.warn(
                 f"'{pair.path}' is incomplete, as after a power failure: opened in its newest "
                 f"complete state, of shape {found.state.shape}",
