@@ -5,12 +5,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["ENTRY_POINTS", "Codec", "CodecId", "FilterId"]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["ENTRY_POINTS", "Codec", "CodecId", "FilterId", "registered"]
 
 #: Group of the entry points by which packages register codecs.
 ENTRY_POINTS = "extarray.codecs"
@@ -108,7 +110,7 @@ class Codec:
         if name == _AUTO:
             name, filter = "zstd", _AUTO if filter is None else filter  # noqa: A001
         name = _OTHER_NAMES.get(name, name)
-        if name not in _IDS and name not in _registered():
+        if name not in _IDS and name not in registered():
             raise ArgumentError(f"there is no codec {given!r}; {_possible()}")
         if filter not in (*_FILTERS, _AUTO):
             raise ArgumentError(
@@ -248,10 +250,13 @@ def _level_of_blosc(name: str, level: int | None) -> int | None:
     return None if name == "lz4" else level
 
 
-def _registered() -> list[str]:
-    return sorted(point.name for point in entry_points(group=ENTRY_POINTS))
+def registered() -> dict[str, EntryPoint]:
+    """Return the codecs of other packages, by name."""
+    from importlib.metadata import entry_points  # takes as long as the rest of the package
+
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 
 def _possible() -> str:
-    names = ", ".join(map(repr, (_AUTO, *_IDS, *_registered())))
+    names = ", ".join(map(repr, (_AUTO, *_IDS, *sorted(registered()))))
     return f"possible are {names}, and extarray.Codec(name, level, filter)"

@@ -10,10 +10,9 @@ from __future__ import annotations
 import sys
 import zlib
 from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from extarray.codecs.codec import ENTRY_POINTS, Codec, CodecId
+from extarray.codecs.codec import ENTRY_POINTS, Codec, CodecId, registered
 from extarray.common.errors import CorruptError, VersionError
 from extarray.common.extras import missing, require
 
@@ -128,9 +127,8 @@ def _wrong(size: int) -> CorruptError:
 @cache
 def _named(name: str) -> Any:
     """Return the object that a package registers as a codec; None: there is none."""
-    for point in entry_points(group=ENTRY_POINTS, name=name):
-        return point.load()
-    return None
+    point = registered().get(name)
+    return None if point is None else point.load()
 
 
 def compress_named(codec: Codec, data: Buffer, itemsize: int) -> bytes:

@@ -153,6 +153,8 @@ class Info(dict[str, Any]):
                 text = format_bytes(value)
             elif key == "utilisation":
                 text = f"{100 * value:.1f} %"
+            elif key == "ratio":
+                text = f"{value:.2f}"
             elif (key in _SHIFTS and not any(value)) or (key == "growth" and value == "exact"):
                 continue
             elif value is None:

@@ -1,7 +1,8 @@
-"""Chunks in blobs of a packed file elsewhere, in another order than that of their addresses."""
+"""Chunks in blobs of a packed file elsewhere: compressed, or in another order."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
@@ -12,7 +13,7 @@ from extarray.format.blobs import decode_blob, decode_blobs_block
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.constants import SECTOR
 from extarray.grid.chunking import elements_of_chunk
-from extarray.storage.blobs import ChunkTable
+from extarray.storage.blobs import ChunkTable, decoding_threads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +68,10 @@ class InBlobs(Fixed):
         self._table = ChunkTable(self._block, header.chunk_bytes, n_chunks, self._read_table)
         self._fill = header.fill * (header.chunk_bytes // max(1, len(header.fill)))
 
+    def n_threads(self, n_chunks: int) -> int:
+        """Return how many threads are worth it to decode so many chunks."""
+        return decoding_threads(self._block, n_chunks * self._size)
+
     def _read_table(self, ranges: list[tuple[int, int]]) -> list[bytes]:
         starts = [self._base + start for start, _ in ranges]
         sizes = [stop - start for start, stop in ranges]
@@ -97,12 +102,13 @@ class InBlobs(Fixed):
         handle = self.object.start(starts, [size for size in sizes if size], waste=waste)
         return _Coded(self, handle, addresses.tolist(), sizes)
 
-    def decoded(self, address: int, blob: Any) -> Any:
-        """Return a chunk from its blob; None: it holds the fill value."""
+    def decoded(self, address: int, blob: Any, room: memoryview) -> Any:
+        """Return a chunk from its blob, perhaps in `room`; None: it holds the fill value."""
         if blob is None:
             return self._fill
+        itemsize = self._pair.header.dtype.itemsize
         try:
-            return decode_blob(blob, address, self._block, self._size, self._verifies)
+            return decode_blob(blob, address, self._block, room, itemsize, self._verifies)
         except ChecksumError as error:
             raise self._told(error) from None
 
@@ -130,10 +136,10 @@ class _Coded:
         self._origin, self._handle, self._addresses, self._sizes = origin, handle, addresses, sizes
 
     def result(self) -> list[Any]:
-        """Wait for the blobs, and return the chunks."""
+        """Wait for the blobs, and return functions that decode them."""
         blobs = iter(self._handle.result())
         return [
-            self._origin.decoded(address, next(blobs) if size else None)
+            partial(self._origin.decoded, address, next(blobs) if size else None)
             for address, size in zip(self._addresses, self._sizes, strict=True)
         ]
 

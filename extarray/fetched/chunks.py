@@ -5,6 +5,7 @@ A chunk is written to the shadow file as a whole, once all of its bytes are ther
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -13,6 +14,7 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import StorageError
+from extarray.common.threads import run_together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +35,11 @@ class Handle(Protocol):
     """Chunks that are on their way."""
 
     def result(self) -> Sequence[Any]:
-        """Wait for them, and return them."""
+        """Wait for them, and return them.
+
+        In place of the bytes of a chunk, there may be a function that returns them, and may write
+        them to the room for a chunk that it is given.
+        """
 
     def cancel(self) -> None:
         """Give them up."""
@@ -65,10 +71,13 @@ class Origin(Protocol):
         """The version whose chunks come next; None: whatever there is."""
 
     def fetch(self, addresses: NDArray[np.int64]) -> tuple[Sequence[Any], Version | None]:
-        """Return chunks, and the version that they belong to."""
+        """Return chunks, as `Handle.result` does, and the version that they belong to."""
 
     def start(self, addresses: NDArray[np.int64]) -> Handle:
         """Begin to fetch chunks of the present version."""
+
+    def n_threads(self, n_chunks: int) -> int:
+        """Return how many threads are worth it for the functions of so many chunks."""
 
 
 class _Coming:
@@ -197,16 +206,28 @@ class Chunks:
         keeps: bool = True,
     ) -> None:
         """Write chunks to the shadow file, and keep them on the disk."""
-        if keeps and self.cache is not None and self.cached == _number(version):
-            self.cache.put(addresses, chunks)
-        for address, chunk in zip(addresses, chunks, strict=True):
-            if self._shares_pages:
-                with self._lock:
+        cache = self.cache if keeps and self.cached == _number(version) else None
+        items = zip(addresses, chunks, strict=True)
+        lock, stopped = threading.Lock(), threading.Event()
+
+        def share() -> None:
+            room = memoryview(np.empty(self._size, np.uint8))
+            while not stopped.is_set():
+                with lock:
+                    item = next(items, None)
+                if item is None:
+                    return
+                address, chunk = item
+                if callable(chunk):
+                    chunk = chunk(room)
+                if cache is not None:
+                    with lock:
+                        cache.put([address], [chunk])
+                with self._lock if self._shares_pages else contextlib.nullcontext():
                     self._data.write(chunk, address * self._size)
                     self.brought[address] = version
-            else:
-                self._data.write(chunk, address * self._size)
-                self.brought[address] = version
+
+        run_together([share] * self._origin.n_threads(len(addresses)), stopped.set)
 
     def _punch(self, gone: list[int]) -> None:
         """Punch holes for chunks in rising order, with the pages that no other chunk uses."""

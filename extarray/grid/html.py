@@ -153,8 +153,10 @@ def _rows(rows: Sequence[tuple[str, str, str]], wide: Sequence[tuple[str, str]])
 def _where(facts: Mapping[str, Any]) -> str:
     if facts["path"] is None:
         return "in memory"
-    size = format_bytes(facts["disk_bytes"])
-    return f"{_text(facts['path'])} ({size} on disk), mode {_text(facts['mode'])}"
+    size = f"{format_bytes(facts['disk_bytes'])} on disk"
+    if facts.get("compression"):
+        size += f", {_text(facts['compression'])}, ratio {facts['ratio']:.2f}"
+    return f"{_text(facts['path'])} ({size}), mode {_text(facts['mode'])}"
 
 
 def _text(value: Any) -> str:
