@@ -12,7 +12,7 @@
 #ifndef EXTARRAY_FILTERS_H
 #define EXTARRAY_FILTERS_H
 
-#include "../_core/_transpose.h"
+#include "../_core/_interleave.h"
 
 enum { XA_TILE = 128 }; /* elements of a tile of bit shuffle, whose bits fill a vector each */
 
