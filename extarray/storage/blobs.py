@@ -227,6 +227,21 @@ class Blobs:
         if n_threads > 1:
             at_once = min(_AT_ONCE, int(sizes.sum()) // (n_threads * _PARTS))
         runs = _runs(offsets, sizes, at_once)
+
+        def take_run(first: int, stop: int, room: memoryview) -> None:
+            low = int(offsets[first])
+            length = int((offsets + sizes)[first:stop].max()) - low
+            data = memoryview(self.file.read(length, low))
+            for i in range(first, stop):
+                at = int(offsets[i]) - low
+                blob = data[at : at + int(sizes[i])]
+                take(wanted[i], self._decoded(blob, wanted[i], room))
+
+        if n_threads == 1:
+            room = memoryview(np.empty(self._size, np.uint8))
+            for run in runs:
+                take_run(*run, room)
+            return
         lock, stopped = threading.Lock(), threading.Event()
 
         def share() -> None:
@@ -236,14 +251,7 @@ class Blobs:
                     run = next(runs, None)
                 if run is None:
                     return
-                first, stop = run
-                low = int(offsets[first])
-                length = int((offsets + sizes)[first:stop].max()) - low
-                data = memoryview(self.file.read(length, low))
-                for i in range(first, stop):
-                    at = int(offsets[i]) - low
-                    blob = data[at : at + int(sizes[i])]
-                    take(wanted[i], self._decoded(blob, wanted[i], room))
+                take_run(*run, room)
 
         run_together([share] * n_threads, stopped.set)
 
