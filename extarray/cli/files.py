@@ -32,7 +32,7 @@ from extarray.cli._output import print_json, print_table
 from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.choices import ORDERS
 from extarray.common.errors import ExtArrayError, MissingError
-from extarray.common.formatting import format_bytes, format_tree
+from extarray.common.formatting import format_bytes, format_disk, format_tree
 from extarray.common.system import uninterrupted
 from extarray.common.terminal import print_text
 from extarray.format.suffixes import split_name
@@ -126,7 +126,6 @@ def _row(entry: _Entry) -> tuple[str, ...]:
     names = facts["dims"] or [None] * len(facts["shape"])
     parts = zip(names, facts["shape"], strict=True)
     shape = ", ".join(str(n) if name is None else f"{name}={n}" for name, n in parts)
-    codec = facts.get("compression")
     return (
         entry.name,
         shape or "()",
@@ -134,7 +133,7 @@ def _row(entry: _Entry) -> tuple[str, ...]:
         ", ".join(map(str, facts["chunks"])),
         str(facts["segments"]),
         format_bytes(facts["logical_bytes"]),
-        format_bytes(facts["disk_bytes"]) + (f", {codec}" if codec else ""),
+        format_disk(facts),
     )
 
 

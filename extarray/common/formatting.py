@@ -17,6 +17,7 @@ __all__ = [
     "Info",
     "format_attrs",
     "format_bytes",
+    "format_disk",
     "format_fill",
     "format_tree",
     "shape_text",
@@ -90,6 +91,23 @@ def format_bytes(n: int) -> str:
             break
         size /= 1024
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def format_disk(facts: Mapping[str, Any]) -> str:
+    """Return the bytes that an array takes on the disk, and how it is compressed, as text.
+
+    `facts` is a result of `ExtArray.info`.
+
+    Examples
+    --------
+    >>> format_disk({"disk_bytes": 3 << 20})
+    '3.0 MiB'
+    >>> format_disk({"disk_bytes": 3 << 20, "compression": "zstd", "ratio": 1.954})
+    '3.0 MiB, zstd, ratio 1.95'
+    """
+    size = format_bytes(facts["disk_bytes"])
+    codec = facts.get("compression")
+    return size if codec is None else f"{size}, {printable(codec)}, ratio {facts['ratio']:.2f}"
 
 
 def format_attrs(facts: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import zlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +35,7 @@ from extarray.format.blobs import (
     extents_for,
 )
 from extarray.format.blocks import sums_capacity
+from extarray.format.header import new_uuid
 from extarray.grid.chunk_order import CURVES, chunk_sequence
 from extarray.grid.chunking import place_of
 
@@ -166,7 +166,7 @@ class BlobWriter:
     ) -> None:
         check_blob_size(header.chunk_bytes, name)
         self._write, self._header, self._codec, self._done = write, header, codec, done
-        self._uuid = os.urandom(16)
+        self._uuid = new_uuid()
         self.size = self.crc = 0
         self._put(encode_file_head(self._uuid, header.uuid))
 
