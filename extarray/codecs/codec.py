@@ -49,9 +49,8 @@ _HDF5_BLOSC = (32001, 32026)
 _HDF5_BITSHUFFLE = 32008
 _BLOSC_CODECS = {1: "lz4", 2: "lz4", 4: "zlib", 5: "zstd"}
 _BLOSC_NAMES = {"lz4": "lz4", "lz4hc": "lz4", "zlib": "zlib", "zstd": "zstd"}
-_BLOSC_FILTERS = {
-    -1: "shuffle", 0: None, 1: "shuffle", 2: "bitshuffle",
-    "autoshuffle": "shuffle", "noshuffle": None, "shuffle": "shuffle", "bitshuffle": "bitshuffle",
+_BLOSC_FILTERS: dict[int | str | None, str | None] = {
+    0: None, "noshuffle": None, 2: "bitshuffle", "bitshuffle": "bitshuffle",
 }  # fmt: skip
 
 
@@ -84,7 +83,7 @@ class Codec:
     Notes
     -----
     No filter is best for all data.  "shuffle" mostly helps measured values, and harms text and
-    images of few colours.  "auto" costs time to write, and none to read.
+    images of few colours.  "auto" takes a little longer to write, and as long to read.
 
     As a str, a codec has the form that ``compression=`` and the command line take, too.
 
@@ -214,7 +213,7 @@ class Codec:
             return cls(name, options[at] if at is not None and len(options) > at else None)
         if number in _HDF5_BLOSC and len(options) >= 7 and options[6] in _BLOSC_CODECS:
             name = _BLOSC_CODECS[options[6]]
-            return cls(name, _level_of_blosc(name, options[4]), _BLOSC_FILTERS[options[5]])
+            return cls(name, _level_of_blosc(name, options[4]), _filter_of_blosc(options[5]))
         if number == _HDF5_BITSHUFFLE and len(options) >= 2 and options[1] in (2, 3):
             name = "lz4" if options[1] == 2 else "zstd"
             level = options[2] if name == "zstd" and len(options) > 2 else None
@@ -227,7 +226,7 @@ class Codec:
         if name == "blosc" and facts.get("cname") in _BLOSC_NAMES:
             name = _BLOSC_NAMES[facts["cname"]]
             level = _level_of_blosc(name, facts.get("clevel"))
-            return cls(name, level, _BLOSC_FILTERS[facts.get("shuffle", 1)])
+            return cls(name, level, _filter_of_blosc(facts.get("shuffle")))
         if name in ("zstd", "gzip", "zlib"):
             return cls(name, facts.get("level"))
         if name == "lz4":
@@ -248,6 +247,11 @@ def _checked_level(name: str, level: Any) -> int:
 def _level_of_blosc(name: str, level: int | None) -> int | None:
     """Return the level of a codec inside Blosc, whose levels are 0 to 9."""
     return None if name == "lz4" else level
+
+
+def _filter_of_blosc(shuffle: int | str | None) -> str | None:
+    """Return the filter that Blosc's name or number means; byte shuffle is its default."""
+    return _BLOSC_FILTERS.get(shuffle, "shuffle")
 
 
 def registered() -> dict[str, EntryPoint]:

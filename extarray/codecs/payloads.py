@@ -109,7 +109,7 @@ def encode(codec: Codec, chunk: memoryview, itemsize: int) -> Encoded:
     >>> found.codec, found.filter, found.blocks, len(found.payload) < 800
     (<CodecId.ZLIB: 5>, <FilterId.SHUFFLE: 1>, 0, True)
     """
-    if is_constant(chunk, itemsize):
+    if len(chunk) > itemsize and is_constant(chunk, itemsize):
         return Encoded(CodecId.CONSTANT, FilterId.NONE, 0, bytes(chunk[:itemsize]))
     filter_id = codec.filter_id
     if filter_id is None:

@@ -260,14 +260,15 @@ class _Packing:
         """Add the files of an array: its chunks, then fresh metadata."""
         was = part.snapshot
         header = without_blobs(replace(was.header, work=b""))
-        sequence = np.arange(was.n_chunks)
-        in_blobs = self._codec is not None
+        sequence = None
         if order is None:  # an axis that this array lacks
             order = ADDRESS
         if order != ADDRESS:
-            in_order = sequence_of(order, was.records, was.state.grid)
-            in_blobs = in_blobs or not np.array_equal(sequence, in_order)
-            sequence = in_order
+            sequence = sequence_of(order, was.records, was.state.grid)
+            if np.array_equal(sequence, np.arange(was.n_chunks)):
+                sequence = None
+        if sequence is None and self._codec is not None:
+            sequence = np.arange(was.n_chunks)
         blocks: dict[BlockKind, bytes] = {}
         with part.opened() as now:
             if now.header != was.header:
@@ -275,7 +276,7 @@ class _Packing:
                     errno.EAGAIN, f"'{now.path}' was replaced while it was packed; pack it again"
                 )
             sums = _Sums(now, was.n_chunks)
-            if not in_blobs:
+            if sequence is None:  # nothing to gain from blobs
                 self._add_data(part.name, now, was)
             else:
                 note: dict[str, Any] = {"order": order}

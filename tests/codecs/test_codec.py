@@ -71,6 +71,8 @@ def hdf5(number, *options):
             zarr.codecs.BloscCodec(cname="zstd", clevel=3, shuffle="bitshuffle"),
             Codec("zstd", 3, "bitshuffle"),
         ),
+        (zarr.codecs.BloscCodec(cname="lz4"), Codec("lz4", filter="shuffle")),
+        (zarr.codecs.BloscCodec(cname="zlib", shuffle="noshuffle"), Codec("zlib", 5)),
         (numcodecs.Zstd(level=4), Codec("zstd", 4)),
         (numcodecs.Blosc("lz4", 5, numcodecs.Blosc.SHUFFLE), Codec("lz4", filter="shuffle")),
         (numcodecs.LZ4(), Codec("lz4")),

@@ -75,6 +75,17 @@ def test_equal_elements_take_one(dtype):
     assert decoded(found, x.nbytes, x.itemsize) == x.tobytes()
 
 
+def test_a_chunk_of_one_large_element_is_compressed():
+    data = memoryview(b"a large record " * 1000)
+    found = encode(Codec("zlib"), data, len(data))
+    assert found.codec == CodecId.ZLIB and len(found.payload) < 200
+    large = memoryview(bytes(data) * 50)
+    found = encode(Codec("zlib"), large, len(large))
+    assert found.blocks == 1
+    assert decoded(found, len(large), len(large)) == large
+    assert encode(Codec("zlib"), memoryview(b"ab"), 2)[:3] == (CodecId.RAW, FilterId.NONE, 0)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_noise_stays_raw_and_is_not_copied(name):
     data = memoryview(np.random.default_rng(0).bytes(100_000))
