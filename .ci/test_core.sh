@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The fast tests of the core on an installed package with the extra `test-core`: they need no compiler, no
-# other process, and of other libraries those of numbers and of the command line alone.  cibuildwheel runs this on each wheel.
+# other process, and of other libraries those of numbers, codecs and the command line alone.  cibuildwheel runs this on each wheel.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -355,7 +355,9 @@ class ExtArray(ArrayCore, NumpyMixin):
             number of elements that the grid has before the bounds, ``records`` the number of
             records of each axis, ``utilisation`` the share of allocated elements inside the bounds.
             An array on a server or in a bucket has ``requests`` and ``fetched_bytes``, those made
-            and received so far.
+            and received so far.  One that `pack` has compressed, or put in another order, has
+            ``compression``, ``chunk_order``, ``stored_bytes``, those that its chunks take, and
+            ``ratio``, the bytes of its elements divided by those.
 
         Examples
         --------
@@ -1716,13 +1718,15 @@ class ExtArray(ArrayCore, NumpyMixin):
             Version 1 of the references, ready for JSON: ``{"version": 1, "refs": {...}}``.  Each
             chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, or of the
             packed file, or the URL, without user and password.  Chunks of the fill value that a
-            packed file leaves out have no reference, or their bytes in its place.
+            packed file leaves out have no reference, or their bytes in its place, as have
+            compressed chunks of one other value.
 
         Raises
         ------
         ArgumentError
             A ValueError: an array in memory; one opened at a URL with a query, which may be a
-            signature, or in a store without a URL, unless `url` is given; and as `as_zarr_store`.
+            signature, or in a store without a URL, unless `url` is given; compressed chunks that
+            Zarr does not decode, or that are elsewhere; and as `as_zarr_store`.
         DTypeError, MissingExtraError, ClosedError
 
         Notes

@@ -420,7 +420,10 @@ def info(array: Shown) -> Info:
         )
         facts.update(files.traffic)
         if files.now.header.has_blobs:
-            facts["chunk_order"] = files.now.header.chunk_order
+            header, stored = files.now.header, files.file_bytes
+            facts["chunk_order"] = header.chunk_order
+            facts["compression"] = header.compression
+            facts.update(stored_bytes=stored, ratio=logical / stored)
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
     facts["attrs"] = array.attrs.asdict()

@@ -1,7 +1,8 @@
-"""Chunks in blobs of a packed file elsewhere, in another order than that of their addresses."""
+"""Chunks in blobs of a packed file elsewhere: compressed, or in another order."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
@@ -11,7 +12,7 @@ from extarray.format.blobs import decode_blob, decode_blobs_block, raw_places
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.constants import SECTOR
 from extarray.grid.chunking import elements_of_chunk
-from extarray.storage.blobs import ChunkTable
+from extarray.storage.blobs import ChunkTable, decoding_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -66,6 +67,10 @@ class InBlobs(Fixed):
         self._table = ChunkTable(self._block, header.chunk_bytes, n_chunks, self._read_table)
         self.filled = header.fill * (header.chunk_bytes // max(1, len(header.fill)))
 
+    def n_threads(self, n_chunks: int) -> int:
+        """Return how many threads are worth it to decode so many chunks."""
+        return decoding_threads(self._block, n_chunks * self._size)
+
     def _read_table(self, ranges: list[tuple[int, int]]) -> list[bytes]:
         starts = [self._base + start for start, _ in ranges]
         sizes = [stop - start for start, stop in ranges]
@@ -99,10 +104,11 @@ class InBlobs(Fixed):
         handle = self.object.start(starts, [size for size in sizes if size], waste=waste)
         return _Coded(self, handle, addresses.tolist(), sizes)
 
-    def decoded(self, address: int, blob: Any) -> Any:
-        """Return a chunk from its blob."""
+    def decoded(self, address: int, blob: Any, room: memoryview) -> Any:
+        """Return a chunk from its blob, perhaps in `room`."""
+        itemsize = self._pair.header.dtype.itemsize
         try:
-            return decode_blob(blob, address, self._block, self._size, self._verifies)
+            return decode_blob(blob, address, self._block, room, itemsize, self._verifies)
         except ChecksumError as error:
             raise self._told(error) from None
 
@@ -133,7 +139,7 @@ class _Coded:
         self._blobs = {number: blob for blob, number in enumerate(self._chunks)}
 
     def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
-        """Yield number and bytes of chunks as they come."""
+        """Yield number and bytes of chunks, or functions that decode them, as they come."""
         blobs, filled = [], []
         for number in wanted:
             blob = self._blobs.get(number)
@@ -146,7 +152,7 @@ class _Coded:
         for found in self._reading.arrivals(blobs):
             numbers = [self._chunks[blob] for blob, _ in found]
             yield [
-                (number, self._origin.decoded(self._addresses[number], blob))
+                (number, partial(self._origin.decoded, self._addresses[number], blob))
                 for number, (_, blob) in zip(numbers, found, strict=True)
             ]
 

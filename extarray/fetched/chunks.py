@@ -5,6 +5,7 @@ A chunk is written to the shadow file as a whole, once all of its bytes are ther
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import CancelledError
 from mmap import PAGESIZE
@@ -14,6 +15,7 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import StorageError
+from extarray.common.threads import run_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +36,11 @@ class Handle(Protocol):
     """Chunks that are on their way."""
 
     def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
-        """Yield number and bytes of chunks as they come; see `Reading.arrivals`."""
+        """Yield number and bytes of chunks as they come; see `Reading.arrivals`.
+
+        In place of the bytes of a chunk, there may be a function that returns them, and may write
+        them to the room for a chunk that it is given.
+        """
 
     def cancel(self) -> None:
         """Give them up."""
@@ -73,10 +79,13 @@ class Origin(Protocol):
         """The version whose chunks come next; None: whatever there is."""
 
     def fetch(self, addresses: NDArray[np.int64]) -> Iterator[Arrived]:
-        """Yield chunks as they come."""
+        """Yield chunks, as `Handle.arrivals` does, and their version."""
 
     def start(self, addresses: NDArray[np.int64]) -> Handle:
         """Begin to fetch chunks of the present version."""
+
+    def n_threads(self, n_chunks: int) -> int:
+        """Return how many threads are worth it for the functions of so many chunks."""
 
 
 class _Coming:
@@ -212,16 +221,29 @@ class Chunks:
     ) -> None:
         """Write chunks, with their addresses, to the shadow file, and keep them on the disk."""
         cache = self.cache
-        if keeps and cache is not None and cache.number == _number(version):
-            cache.put(chunks)
-        for address, chunk in chunks:
-            if self._shares_pages:
-                with self._lock:
+        if not keeps or cache is None or cache.number != _number(version):
+            cache = None
+        items = iter(chunks)
+        lock, stopped = threading.Lock(), threading.Event()
+
+        def share() -> None:
+            room = memoryview(np.empty(self._size, np.uint8))
+            while not stopped.is_set():
+                with lock:
+                    item = next(items, None)
+                if item is None:
+                    return
+                address, chunk = item
+                if callable(chunk):
+                    chunk = chunk(room)
+                if cache is not None:
+                    with lock:
+                        cache.put([(address, chunk)])
+                with self._lock if self._shares_pages else contextlib.nullcontext():
                     self._data.write(chunk, address * self._size)
                     self.brought[address] = version
-            else:
-                self._data.write(chunk, address * self._size)
-                self.brought[address] = version
+
+        run_together([share] * self._origin.n_threads(len(chunks)), stopped.set)
 
     def _punch(self, gone: list[int]) -> None:
         """Punch holes for chunks in rising order, with the pages that no other chunk uses."""

@@ -74,6 +74,10 @@ class Fixed:
         """Begin to fetch chunks."""
         return self.object.start(*self._ranges(addresses))
 
+    def n_threads(self, n_chunks: int) -> int:
+        """Return how many threads are worth it to decode so many chunks: none beside the caller."""
+        return 1
+
 
 class Changing(Fixed):
     """The chunks in ``.xta`` of a pair that may have a writer.

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from served import needs_obstore, served
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.errors import (
     ArgumentError,
     ChecksumError,
@@ -458,18 +459,19 @@ def test_processes_read(web):
         np.testing.assert_allclose(part, np.median(X, axis=axis))
 
 
-# -- other orders of chunks ------------------------------------------------------------------------
+# -- chunks in blobs ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("compression", [None, "zstd:shuffle", "lz4"])
 @pytest.mark.parametrize("order", ["hilbert", "morton", 2])
-def test_chunks_in_another_order(tmp_path, order, engine):
+def test_chunks_in_another_order(tmp_path, order, compression, engine):
     x = np.random.default_rng(7).normal(size=(32, 64, 64)).astype("f4")
     x[:, 32:48] = 0
     with xa.create(tmp_path / "a", (8, 16, 16), "f4", chunks=(4, 8, 8)) as a:
         for axis, n in ((0, 32), (1, 64), (2, 64), (0, 32)):
             a.extend(axis, n - a.shape[axis])
         a[...] = x
-        xa.pack(a, tmp_path / "a.xap", order=order)
+        xa.pack(a, tmp_path / "a.xap", order=order, compression=compression)
     with served(tmp_path) as web:
         with xa.open(web.url("a.xap"), engine=engine) as a:
             assert len(web.requests) == 1
@@ -486,10 +488,38 @@ def test_chunks_in_another_order(tmp_path, order, engine):
         assert xa.check(web.url("a.xap"), data=True).ok
 
 
-def test_damaged_blobs_are_found(tmp_path):
-    x = np.random.default_rng(7).normal(size=(32, 64, 64))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compressed_chunks_take_fewer_bytes(tmp_path, threads, monkeypatch):
+    monkeypatch.setattr(limits, "coded_bytes", 1 << 12)
+    x = np.add.outer(np.arange(300) // 3, np.arange(400) // 7).astype("f8")
+    x[:50, :50] = np.random.default_rng(7).normal(size=(50, 50))
+    x[50:100, :50] = 5
+    x[100:150, :50] = 0
+    with xa.from_array(x, tmp_path / "a", (50, 50)) as a:
+        xa.pack(a, tmp_path / "a.xap", compression="auto")
+    with served(tmp_path) as web, xa.config.set(threads=threads):
+        with xa.open(web.url("a.xap")) as a:
+            np.testing.assert_array_equal(a[...], x)
+            info = a.info()
+            assert info["compression"] == "zstd:auto"
+            assert info["ratio"] == x.nbytes / info["stored_bytes"] > 4
+            assert info["fetched_bytes"] < info["stored_bytes"] + (1 << 17)
+            n_requests = len(web.requests)
+            np.testing.assert_array_equal(a[::2, 7], x[::2, 7])
+            assert len(web.requests) == n_requests
+        with xa.config.set(chunk_cache=3 * a.chunk_bytes), xa.open(web.url("a.xap")) as a:
+            for i in range(0, 300, 23):
+                np.testing.assert_array_equal(a[i], x[i])
+            np.testing.assert_allclose(np.median(a, axis=1), np.median(x, axis=1))
+            with a.copy(tmp_path / "copy") as copy:
+                np.testing.assert_array_equal(copy[...], x)
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_damaged_blobs_are_found(tmp_path, compression):
+    x = np.random.default_rng(7).integers(-(2**63), 2**63 - 1, (32, 64, 64))  # stays raw
     with xa.from_array(x, tmp_path / "a", (4, 8, 8)) as a:
-        xa.pack(a, tmp_path / "a.xap", order="hilbert")
+        xa.pack(a, tmp_path / "a.xap", order="hilbert", compression=compression)
     content = bytearray((tmp_path / "a.xap").read_bytes())
     content[content.index(x[8, 16, 16:24].tobytes())] ^= 1
     (tmp_path / "a.xap").write_bytes(content)

@@ -229,6 +229,52 @@ def test_chunks_that_a_packed_file_leaves_out_are_read(server, tmp_path, zarr_fo
                 a.to_kerchunk()
 
 
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("codec", ["zstd", "zstd:9:shuffle", "zlib", "zlib:shuffle"])
+def test_zarr_decodes_compressed_chunks(server, tmp_path, codec, zarr_format):
+    url, asked = server
+    x = np.add.outer(np.arange(60) // 3, np.arange(90) // 7).astype("f4")
+    x[:20, :30], x[20:40, :30] = 7, 0
+    with xa.from_array(x, tmp_path / "a", chunks=(20, 30), dims=["y", "x"]) as a:
+        xa.pack(a, tmp_path / "a.xap", order="hilbert", compression=codec)
+    with xa.open(tmp_path / "a.xap") as a:
+        refs = a.to_kerchunk(zarr_format=zarr_format, url=f"{url}/a.xap")
+    np.testing.assert_array_equal(by_zarr(refs, zarr_format), x)
+    assert len(asked) == 7  # the others, of one value, are in the references
+    assert all(n < 1200 for _, n in asked)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zarr_decodes_parts_of_chunks_as_one_stream(server, tmp_path, zarr_format):
+    x = np.add.outer(np.arange(800) // 3, np.arange(900) // 7).astype("f4")
+    with xa.from_array(x, tmp_path / "a", chunks=(800, 450)) as a:
+        xa.pack(a, tmp_path / "a.xap", compression="zstd")
+        xa.pack(a, tmp_path / "b.xap", compression="zstd:shuffle")
+    with xa.open(tmp_path / "a.xap") as a:
+        refs = a.to_kerchunk(zarr_format=zarr_format, url=f"{server[0]}/a.xap")
+    np.testing.assert_array_equal(by_zarr(refs, zarr_format), x)
+    with (
+        xa.open(tmp_path / "b.xap") as a,
+        pytest.raises(xa.ArgumentError, match="filter 'shuffle' for chunks below 512 KiB"),
+    ):
+        a.to_kerchunk()
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd:bitshuffle", "zstd"])
+def test_what_zarr_does_not_decode_is_refused(tmp_path, codec):
+    x = np.add.outer(np.arange(60) // 3, np.arange(90) // 7).astype("i4")
+    if codec == "zstd":  # one chunk stays raw
+        x[:20, :30] = np.random.default_rng(0).integers(-(2**31), 2**31, (20, 30))
+    with xa.from_array(x, tmp_path / "a", chunks=(20, 30)) as a:
+        xa.pack(a, tmp_path / "a.xap", compression=codec)
+    with (
+        xa.open(tmp_path / "a.xap") as a,
+        pytest.raises(xa.ArgumentError, match="pack the array without compression"),
+    ):
+        a.to_kerchunk()
+
+
 def test_a_url_is_text(tmp_path):
     with scene(tmp_path / "a") as a, pytest.raises(xa.ArgumentTypeError, match="url must be"):
         a.to_kerchunk(url=tmp_path)
