@@ -175,12 +175,12 @@ def test_blobs_have_the_order_whichever_thread_ends_first(tmp_path, monkeypatch,
     make = blob_packing.BlobWriter._piece
     turn, slow = threading.Lock(), []
 
-    def delayed(self, now, addresses, first, left_out):
+    def delayed(self, now, addresses, first):
         with turn:
             event = next(waits, None)
         if event is not None:  # the first piece ends last of those that begin with it
             slow.append(event.wait(0.05))
-        return make(self, now, addresses, first, left_out)
+        return make(self, now, addresses, first)
 
     monkeypatch.setattr(blob_packing.BlobWriter, "_piece", delayed)
     x = np.add.outer(np.arange(240) // 3, np.arange(240) // 7).astype("<f4")
