@@ -102,13 +102,13 @@ class InBlobs(Fixed):
         handle = self.object.start(starts, [size for size in sizes if size], waste=waste)
         return _Coded(self, handle, addresses.tolist(), sizes)
 
-    def decoded(self, address: int, blob: Any, room: memoryview) -> Any:
+    def decoded(self, address: int, blob: Any, threads: int, room: memoryview) -> Any:
         """Return a chunk from its blob, perhaps in `room`; None: it holds the fill value."""
         if blob is None:
             return self._fill
         itemsize = self._pair.header.dtype.itemsize
         try:
-            return decode_blob(blob, address, self._block, room, itemsize, self._verifies)
+            return decode_blob(blob, address, self._block, room, itemsize, self._verifies, threads)
         except ChecksumError as error:
             raise self._told(error) from None
 
@@ -138,8 +138,10 @@ class _Coded:
     def result(self) -> list[Any]:
         """Wait for the blobs, and return functions that decode them."""
         blobs = iter(self._handle.result())
+        # Threads share chunks, or the parts of a single one.
+        threads = self._origin.n_threads(1) if len(self._addresses) == 1 else 1
         return [
-            partial(self._origin.decoded, address, next(blobs) if size else None)
+            partial(self._origin.decoded, address, next(blobs) if size else None, threads)
             for address, size in zip(self._addresses, self._sizes, strict=True)
         ]
 
