@@ -7,6 +7,7 @@ fewer), which are filtered and compressed one by one, so that a part can be deco
 from __future__ import annotations
 
 import struct
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,9 +24,10 @@ from extarray.codecs._filters import (
 from extarray.codecs.codec import Codec, CodecId, FilterId
 from extarray.codecs.libraries import compress, compress_named, decompress, decompress_named
 from extarray.common.errors import CorruptError, VersionError
+from extarray.common.threads import run_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Encoded", "Frame", "decode_frame_into", "decode_into", "encode", "frames"]
 
@@ -171,7 +173,13 @@ def _best_filter(codec: Codec, chunk: memoryview, itemsize: int) -> FilterId:
 
 
 def decode_into(
-    out: memoryview, codec: int, filter_id: int, blocks: int, payload: memoryview, itemsize: int
+    out: memoryview,
+    codec: int,
+    filter_id: int,
+    blocks: int,
+    payload: memoryview,
+    itemsize: int,
+    threads: int = 1,
 ) -> None:
     """Write the bytes of a chunk from its payload.
 
@@ -183,6 +191,8 @@ def decode_into(
         As in `Encoded`.
     payload : memoryview
     itemsize : int
+    threads : int
+        Most threads that share the blocks.
 
     Raises
     ------
@@ -195,7 +205,7 @@ def decode_into(
 
     Notes
     -----
-    It takes memory for one frame's bytes, whatever the payload says.
+    It takes memory for one frame's bytes on each thread, whatever the payload says.
 
     Examples
     --------
@@ -204,8 +214,18 @@ def decode_into(
     >>> bytes(out)
     b'abababab'
     """
-    for frame in frames(payload, codec, blocks, len(out), itemsize):
-        decode_frame_into(out[frame.start : frame.stop], codec, filter_id, frame.data, itemsize)
+    parts = frames(payload, codec, blocks, len(out), itemsize)
+
+    def decode(some: Iterable[Frame]) -> None:
+        for frame in some:
+            place = out[frame.start : frame.stop]
+            decode_frame_into(place, codec, filter_id, frame.data, itemsize)
+
+    if min(threads, blocks) <= 1:
+        decode(parts)
+    else:
+        found = list(parts)
+        run_together([partial(decode, found[k::threads]) for k in range(threads)])
 
 
 def frames(

@@ -104,11 +104,11 @@ class InBlobs(Fixed):
         handle = self.object.start(starts, [size for size in sizes if size], waste=waste)
         return _Coded(self, handle, addresses.tolist(), sizes)
 
-    def decoded(self, address: int, blob: Any, room: memoryview) -> Any:
+    def decoded(self, address: int, blob: Any, threads: int, room: memoryview) -> Any:
         """Return a chunk from its blob, perhaps in `room`."""
         itemsize = self._pair.header.dtype.itemsize
         try:
-            return decode_blob(blob, address, self._block, room, itemsize, self._verifies)
+            return decode_blob(blob, address, self._block, room, itemsize, self._verifies, threads)
         except ChecksumError as error:
             raise self._told(error) from None
 
@@ -151,8 +151,10 @@ class _Coded:
             yield filled
         for found in self._reading.arrivals(blobs):
             numbers = [self._chunks[blob] for blob, _ in found]
+            # Threads share chunks, or the parts of a single one.
+            threads = self._origin.n_threads(1) if len(found) == 1 else 1
             yield [
-                (number, partial(self._origin.decoded, self._addresses[number], blob))
+                (number, partial(self._origin.decoded, self._addresses[number], blob, threads))
                 for number, (_, blob) in zip(numbers, found, strict=True)
             ]
 

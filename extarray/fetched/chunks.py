@@ -243,7 +243,8 @@ class Chunks:
                     self._data.write(chunk, address * self._size)
                     self.brought[address] = version
 
-        run_together([share] * self._origin.n_threads(len(chunks)), stopped.set)
+        n_threads = min(len(chunks), self._origin.n_threads(len(chunks)))
+        run_together([share] * max(1, n_threads), stopped.set)
 
     def _punch(self, gone: list[int]) -> None:
         """Punch holes for chunks in rising order, with the pages that no other chunk uses."""

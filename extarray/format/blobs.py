@@ -317,6 +317,7 @@ def decode_blob(
     room: memoryview,
     itemsize: int,
     verify: bool = True,
+    threads: int = 1,
 ) -> memoryview:
     """Return the bytes of a chunk from its blob.
 
@@ -331,6 +332,8 @@ def decode_blob(
         Bytes of an element.
     verify : bool
         Compare the blob with its checksum.
+    threads : int
+        Most threads that decode parts of it.
 
     Raises
     ------
@@ -349,7 +352,7 @@ def decode_blob(
     if codec == CodecId.RAW and not filter_id and not blocks and len(payload) == len(room):
         return payload
     try:
-        decode_into(room, codec, filter_id, blocks, payload, itemsize)
+        decode_into(room, codec, filter_id, blocks, payload, itemsize, threads)
     except VersionError as error:
         raise VersionError(f"chunk {address} cannot be read: {error}") from None
     except CorruptError as error:

@@ -125,7 +125,7 @@ class _Piece(NamedTuple):
         Of the chunks that have blobs: their addresses, and the bytes of their blobs.
     codecs : set of int
     n_chunks : int
-        Number of all chunks, with those of the fill value.
+        Number of all its chunks, with those of the fill value.
     """
 
     data: memoryview
@@ -184,8 +184,11 @@ class BlobWriter:
         size = self._header.chunk_bytes
         words = np.full(len(addresses), FILL, "<u8")
         codecs: set[int] = set()
-        left_out = is_zero if not any(self._header.fill) else np.zeros(len(addresses), bool)
-        with contextlib.closing(self._pieces(now, addresses, left_out)) as pieces:
+        if not any(self._header.fill):
+            wanted = addresses[~is_zero[addresses]]
+            self._done((len(addresses) - len(wanted)) * size)
+            addresses = wanted
+        with contextlib.closing(self._pieces(now, addresses)) as pieces:
             for piece in pieces:
                 at = self.size
                 for address, length in zip(piece.addresses, piece.sizes, strict=True):
@@ -198,9 +201,7 @@ class BlobWriter:
             return self._end(words, MIXED)
         return self._end(words, codecs.pop() if codecs else CodecId.RAW)
 
-    def _pieces(
-        self, now: Present, addresses: NDArray[Any], left_out: NDArray[Any]
-    ) -> Generator[_Piece]:
+    def _pieces(self, now: Present, addresses: NDArray[Any]) -> Generator[_Piece]:
         """Yield all pieces in the sequence."""
         size = self._header.chunk_bytes
         step = max(1, _PIECE // size)
@@ -216,7 +217,7 @@ class BlobWriter:
             number = 0
             for first in firsts:
                 some = addresses[first : first + step]
-                ended.update(pool.call(partial(self._piece, now, some, first, left_out[some])))
+                ended.update(pool.call(partial(self._piece, now, some, first)))
                 if len(ended) > n_threads:  # the next in the sequence takes long
                     ended.update(pool.rest())
                 while number < len(firsts) and firsts[number] in ended:
@@ -225,9 +226,7 @@ class BlobWriter:
             ended.update(pool.rest())
             yield from (ended[first] for first in firsts[number:])
 
-    def _piece(
-        self, now: Present, addresses: NDArray[Any], first: int, left_out: NDArray[Any]
-    ) -> tuple[int, _Piece]:
+    def _piece(self, now: Present, addresses: NDArray[Any], first: int) -> tuple[int, _Piece]:
         """Make the blobs of some chunks; return them with the place of the first one."""
         size, fill = self._header.chunk_bytes, self._header.fill
         itemsize = self._header.dtype.itemsize
@@ -237,8 +236,6 @@ class BlobWriter:
         room = memoryview(np.empty(len(addresses) * blob_bytes(size), np.uint8))
         used = 0
         for number, address in enumerate(addresses.tolist(), first):
-            if left_out[number - first]:
-                continue
             chunk = room[used + BLOB_HEAD_BYTES :][:size]
             if now.read_into(chunk, place_of(address, size)) < size:
                 raise truncated(now)

@@ -235,9 +235,11 @@ class Blobs:
             for i in range(first, stop):
                 at = int(offsets[i]) - low
                 blob = data[at : at + int(sizes[i])]
-                take(wanted[i], self._decoded(blob, wanted[i], room))
+                take(wanted[i], self._decoded(blob, wanted[i], room, within))
 
-        if n_threads == 1:
+        # Threads share chunks, or the parts of a single one.
+        within = n_threads if len(wanted) == 1 else 1
+        if n_threads == 1 or len(wanted) == 1:
             room = memoryview(np.empty(self._size, np.uint8))
             for run in runs:
                 take_run(*run, room)
@@ -269,10 +271,12 @@ class Blobs:
                     except ChecksumError as error:
                         yield error
 
-    def _decoded(self, blob: memoryview, address: int, room: memoryview) -> memoryview:
+    def _decoded(
+        self, blob: memoryview, address: int, room: memoryview, threads: int
+    ) -> memoryview:
         itemsize = self.header.dtype.itemsize
         try:
-            return decode_blob(blob, address, self.block, room, itemsize, self.verify)
+            return decode_blob(blob, address, self.block, room, itemsize, self.verify, threads)
         except ChecksumError as error:
             raise self._told(error) from None
 

@@ -67,6 +67,20 @@ def test_chunks_of_any_size_come_back_smaller(codec, n):
     assert decoded(found, x.nbytes, 4) == x.tobytes()
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 50])
+def test_threads_share_blocks(threads):
+    x = smooth(700_000)
+    found = encode(Codec("zstd", filter="shuffle"), bytes_of(x), 4)
+    assert found.blocks == 11
+    out = memoryview(bytearray(x.nbytes))
+    decode_into(out, *found[:3], memoryview(found.payload), 4, threads)
+    assert out == x.tobytes()
+    payload = bytearray(found.payload)
+    payload[-30:] = bytes(30)
+    with pytest.raises(CorruptError):
+        decode_into(out, *found[:3], memoryview(payload), 4, threads)
+
+
 @pytest.mark.parametrize("dtype", ["u1", "f4", "f8", "c16"])
 def test_equal_elements_take_one(dtype):
     x = np.full(1000, 7, dtype)
