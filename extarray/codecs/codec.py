@@ -177,6 +177,8 @@ class Codec:
             )
         if hasattr(compression, "filter_id") and hasattr(compression, "filter_options"):
             return cls._of_hdf5(compression.filter_id, tuple(compression.filter_options))
+        # zarr's Blosc names a filter, even where it would choose one that suits the data type.
+        is_open = "shuffle" in getattr(compression, "_tunable_attrs", ())
         for method in ("to_dict", "get_config"):  # of zarr, of numcodecs
             if callable(getattr(compression, method, None)):
                 compression = getattr(compression, method)()
@@ -185,6 +187,8 @@ class Codec:
                 f"compression={compression!r} is no codec that extarray knows; {_possible()}"
             )
         facts = {**compression, **(compression.get("configuration") or {})}
+        if is_open:
+            facts["shuffle"] = None
         name = str(compression.get("id", compression.get("name")))
         return cls._of_zarr(name.removeprefix("numcodecs."), facts)
 
