@@ -6,4 +6,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The plain command: with `python -m` the checkout, which is not built, would be found first.
 exec pytest -n auto -m "not slow and not process and not mpi" "$@" \
-    tests/{core,grid,format,selection,storage,streaming,numpy_api,array,maintenance,fuzz}
+    tests/{core,grid,codecs,format,selection,storage,streaming,numpy_api,array,maintenance,fuzz}

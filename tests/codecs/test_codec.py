@@ -6,14 +6,15 @@ import copy
 import pickle
 from types import SimpleNamespace
 
-import h5py
-import numcodecs
 import pytest
-import zarr.codecs
 
 import extarray as xa
 from extarray import Codec
 from extarray.codecs.codec import CodecId, FilterId
+
+h5py = pytest.importorskip("h5py")
+numcodecs = pytest.importorskip("numcodecs")
+zarr = pytest.importorskip("zarr")
 
 ALL = [
     Codec("zstd"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,6 +65,7 @@ def test_any_bytes_come_back(data, size):
 
 @pytest.mark.parametrize("dtype", ["i2", "f4", "f8", "c16", "S3"])
 def test_shuffle_is_that_of_hdf5(tmp_path, dtype):
+    h5py = pytest.importorskip("h5py")
     x = np.frombuffer(np.random.default_rng(0).bytes(np.dtype(dtype).itemsize * 100), dtype)
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file.create_dataset("x", data=x, chunks=(100,), shuffle=True)
