@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray._core._frozen import Frozen
     from extarray._core._mapping import Counter, Region, Users
     from extarray._core._state import Frame
     from extarray._core._supply import Supply, Trust
@@ -119,6 +120,7 @@ class Living(Stored, Resizable, Protocol):
         verifies: bool = False,
         sieve: Any = None,
         supply: Supply | None = None,
+        frozen: Frozen | None = None,
     ) -> None: ...
     def _set_places(self, table: NDArray[np.int64]) -> None: ...
     def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
@@ -260,6 +262,7 @@ def attach_store(array: Living) -> None:
         now.verify == "read",
         now.sieve,
         now.supply,
+        now.frozen,
     )
 
 
@@ -423,6 +426,12 @@ class Host:
             for address in wrong:
                 store.chunk_sums.empty_chunk(int(address))
             array._know(np.setdiff1d(addresses, untold))
+
+    def thaw(self, array: Stored, addresses: NDArray[np.int64]) -> None:
+        """Give frozen chunks their raw bytes back."""
+        frozen = _files(array).now.frozen_chunks
+        assert frozen is not None
+        frozen.thaw(addresses)
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
         """Return the error for a chunk that fails its checksum; indices are the frame's."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray._core._file import Sieve
+    from extarray._core._frozen import Frozen
     from extarray._core._mapping import Counter, Region
     from extarray._core._supply import Supply, Trust
     from extarray.format.groups import Pending
@@ -194,6 +195,8 @@ class Present:
     supply : Supply or None
         For chunks from elsewhere: which are present, and the provider of the others.  Region and
         supply belong to one process; a store gives its forked child new ones.
+    frozen : Frozen or None
+        For an array whose chunks may be frozen: which are, and where their bytes are.
     sieve : Sieve or None
         Permission to write back gaps between elements, for a lone writer that is not a rank.
     cuts : Counter or None
@@ -224,6 +227,7 @@ class Present:
     sums: Sums | None = None
     trust: Trust | None = None
     supply: Supply | None = None
+    frozen: Frozen | None = None
     verify = "never"
     sieve: Sieve | None = None
     cuts: Counter | None = None
