@@ -8,6 +8,8 @@ From the top down; each module uses only modules below it:
     The libraries that compress bytes: zstd, LZ4, zlib, and those that other packages register.
 ``codec``
     `Codec`, which users name, and the numbers that files have for codecs and filters.
+``rounding``
+    Rounding of mantissas, which makes floats compress.
 ``_filters``
     Byte and bit shuffle; chunks of one element.
 
