@@ -46,6 +46,13 @@ cdef class Counter:
     cdef uint64_t look(self) noexcept
 
 
+cdef class MappedWords:
+    cdef uint64_t *place
+    cdef char *page
+    cdef size_t length, n
+    cdef bint writable
+
+
 cdef class Region:
     cdef char *base             # NULL: not mapped
     # More windows onto the same bytes.  A fault through `base` brings neighbouring pages that the

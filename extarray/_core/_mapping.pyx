@@ -14,6 +14,7 @@ may be freed.
 import os
 
 cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EOPNOTSUPP, errno as c_errno
 from libc.stdint cimport uint64_t
@@ -397,6 +398,33 @@ cdef class Counter:
     def value(self):
         """The number."""
         return self.look()
+
+
+@cython.final
+cdef class MappedWords:
+    """Numbers of 8 bytes in a file, mapped: a buffer of bytes, the lowest of each number first.
+
+    Readers of the buffer keep the mapping alive.  It keeps no descriptor, whose lock would outlive
+    the file's closing.
+    """
+
+    def __cinit__(self, int fd, size_t offset, size_t n, bint writable):
+        """Map `n` numbers from an offset on, a multiple of 8; the file must hold them."""
+        cdef size_t page = xa_page_bytes()
+        cdef size_t low = offset & ~(page - 1)
+        self.n, self.writable = n, writable
+        self.length = offset + 8 * n - low
+        self.page = xa_map_file(NULL, self.length, fd, low, writable)
+        if self.page == NULL:
+            raise OSError(c_errno, f"cannot map the metadata: {os.strerror(c_errno)}; use engine='pread'")
+        self.place = <uint64_t *> (self.page + (offset - low))
+
+    def __dealloc__(self):
+        if self.page != NULL:
+            xa_unmap(self.page, self.length)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.place, 8 * self.n, not self.writable, flags)
 
 
 cdef class Region:

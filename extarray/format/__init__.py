@@ -22,6 +22,8 @@ From the top down; each module uses only modules below it:
     Values of attributes as JSON: plain where JSON has them, others with a tag.
 ``superblock``
     Superblocks: the committed states, and checks of their values.
+``frozen``
+    Frozen chunks of arrays that grow: the table of their blobs in ``.xmd``, and its entries.
 ``blobs``
     Chunks in blobs: ``.xtz``, its blobs, and the table of their places.
 ``blocks``

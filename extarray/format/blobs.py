@@ -94,6 +94,8 @@ class BlobsBlock(NamedTuple):
         The codec of all blobs, or `MIXED`.
     in_blobs : bool
         The table is in ``.xtz``; otherwise in ``.xmd``.
+    given : int
+        End of the part of ``.xtz`` that writers may have used; 0: `size`.
     """
 
     uuid: bytes
@@ -103,12 +105,14 @@ class BlobsBlock(NamedTuple):
     words: int = 1
     codec: int = MIXED
     in_blobs: bool = True
+    given: int = 0
 
 
 def encode_blobs_block(block: BlobsBlock, uuid: bytes) -> bytes:
     """Return the first sector of the block; the checksum covers the uuid of the array."""
     flags = _IN_BLOBS if block.in_blobs else 0
-    fixed = block.uuid, block.size, block.size, block.words, block.codec, flags, block.crc
+    end = block.given or block.size
+    fixed = block.uuid, block.size, end, block.words, block.codec, flags, block.crc
     body = _BLOCK.pack(0, len(block.extents), *fixed).ljust(_EXTENTS_AT, b"\0")
     body += struct.pack(f"<{len(block.extents)}Q", *block.extents)
     body = body.ljust(SECTOR, b"\0")[CHECKSUM.size :]

@@ -14,6 +14,7 @@ __all__ = [
     "CUTS_BYTES",
     "DIRECTORY_AT",
     "FLUSHED_SLOTS",
+    "FREEZES_AT",
     "HOLDER_AT",
     "HOLDER_BYTES",
     "LAST_END",
@@ -57,8 +58,10 @@ SUMS_AT = 3 * CELL
 SPARED_AT = BLOCK
 DIRECTORY_AT = SPARED_AT + len(SPARED_SLOTS) * CELL
 COPY_AT = 2 * BLOCK
-# In the cell of counters: the number of cuts, the note, and behind it the files written to.
+# In the cell of counters: the number of cuts, that of freezes, the note, and behind it the files
+# written to.
 CUTS_BYTES = 8
+FREEZES_AT = COUNTERS_AT + CUTS_BYTES
 HOLDER_AT = COUNTERS_AT + 64
 HOLDER_BYTES = 64
 PLACE_BYTES = 64

@@ -19,6 +19,7 @@ from extarray.format.constants import (
     COPY_AT,
     COUNTERS_AT,
     DIRECTORY_AT,
+    FREEZES_AT,
     HOLDER_AT,
     HOLDER_BYTES,
     LIVE_SLOTS,
@@ -149,6 +150,15 @@ class Header:
         return found
 
     @property
+    def encoding(self) -> dict[str, Any]:
+        """Note on the codec of chunks that are frozen; empty if there is none."""
+        try:
+            found = json.loads(self.blobs)
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) and "codec" in found else {}
+
+    @property
     def first_extent(self) -> int:
         """Offset of the growth log."""
         return self.copy_offset + -(-self.content_bytes // SECTOR) * SECTOR
@@ -162,6 +172,11 @@ class Header:
     def cuts_offset(self) -> int:
         """Offset of the number of cuts."""
         return self.header_bytes + COUNTERS_AT
+
+    @property
+    def freezes_offset(self) -> int:
+        """Offset of the number of freezes."""
+        return self.header_bytes + FREEZES_AT
 
     @property
     def holder_offset(self) -> int:
@@ -187,6 +202,10 @@ class Header:
         """Return the header of another array, like this one but for the changes."""
         fresh = {"uuid": new_uuid(), "version": VERSION, "work": b"", "blobs": ""}
         return replace(self, **(fresh | changes))
+
+    def freezing(self, encoding: dict[str, Any]) -> Header:
+        """Return the header of the same array, whose chunks may be frozen as the encoding says."""
+        return replace(self, version=BLOBS_VERSION, blobs=json.dumps(encoding))
 
     def superblock_offset(self, slot: int) -> int:
         """Return the offset of a superblock."""

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOBS",
     "DATA",
+    "FILES",
     "METADATA",
     "PACKED",
     "PAIR",
+    "blobs_name",
     "file_names",
     "is_of_pair",
     "split_name",
@@ -22,8 +24,9 @@ __all__ = [
 
 METADATA, DATA = ".xmd", ".xta"
 PAIR = (METADATA, DATA)
-# Chunks of a packed array in another order than that of their addresses.
+# Chunks in blobs: of a packed array, or frozen ones of an array that grows.
 BLOBS = ".xtz"
+FILES = (*PAIR, BLOBS)
 # The usual ending of a packed file, which may have any.
 PACKED = ".xap"
 
@@ -31,6 +34,19 @@ PACKED = ".xap"
 def file_names(path: str | Path) -> tuple[str, str]:
     """Return the names of the metadata and of the data, for a path without suffix."""
     return f"{path}{METADATA}", f"{path}{DATA}"
+
+
+def blobs_name(metadata: str) -> str:
+    """Return the name of the file of blobs beside metadata, which may have a temporary name.
+
+    Examples
+    --------
+    >>> blobs_name("scene.xmd"), blobs_name("scene.xmd.0123456789ab.new")
+    ('scene.xtz', 'scene.xtz.0123456789ab.new')
+    """
+    folder, name = os.path.split(metadata)
+    stem, suffix, rest = name.rpartition(METADATA)
+    return os.path.join(folder, f"{stem}{BLOBS}{rest}" if suffix else f"{name}{BLOBS}")
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -58,11 +74,12 @@ def without_suffix(name: str) -> str:
 
 
 def is_of_pair(name: str) -> bool:
-    """Tell whether a file can be one of a pair, by its name.
+    """Tell whether a file can belong to an array, by its name.
 
     Examples
     --------
-    >>> is_of_pair("scene.xmd"), is_of_pair(".xmd"), is_of_pair("scene.xap")
-    (True, False, False)
+    >>> is_of_pair("scene.xmd"), is_of_pair(".xmd"), is_of_pair("scene.xap"), is_of_pair("a.xtz")
+    (True, False, False, True)
     """
-    return split_name(name)[1] != ""
+    stem = name.removesuffix(BLOBS)
+    return split_name(name if stem == name else stem + DATA)[1] != ""

@@ -14,13 +14,15 @@ From the top down; a module uses only modules below it:
 ``group_member``
     An array's share in a commit of several, on disk.
 ``names``
-    The names of the two files: taken, found, changed and given up; left-overs.
+    The names of the files: taken, found, changed and given up; left-overs.
 ``report``
     The findings of a check of an array's files, and the report that lists them.
 ``space``
     Disk space of the chunks: growth takes it, cuts give it back, `release` undoes failed growth.
 ``reading``
     A pair of files as its readers know it: its contents, its updates, and how to open it again.
+``frozen``
+    Frozen chunks of a pair of files that grows: their table in ``.xmd``, and their log in ``.xtz``.
 ``commits``
     The commits of a writer: their writes in order, and which of them are on disk; updates of
     checksums.

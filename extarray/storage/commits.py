@@ -264,7 +264,14 @@ class Committer:
         """Find the end of the optional blocks, which a state does not give."""
         pair = self.pair
         places = [(at, BLOCK_BYTES[kind]) for kind, at in pair.blocks().items()]
+        if pair.frozen is not None:
+            places += pair.frozen.regions
         if not regions_fit(pair.state, pair.header, pair.extents, others=places):
+            if pair.frozen is not None:  # the directory locates what is nowhere else
+                raise CorruptError(
+                    f"'{pair.path}.xmd' is damaged: its table of frozen chunks overlaps other "
+                    "parts; restore the file from a copy"
+                )
             # Forged: writing there would do harm.
             pair.metadata.write(bytes(DIRECTORY_BYTES), pair.header.directory_offset)
             places = []
@@ -375,13 +382,17 @@ class Committer:
         """Put the uuid at the end of ``.xta``: it tells readers which files belong together."""
         pair = self.pair
         pair.check_length()
+        if pair.frozen is not None:
+            pair.frozen.seal()
         if not pair.state.sealed:
             end = pair.state.data_bytes
             pair.data.truncate(end)  # drop what a failed growth may have left
             pair.data.write(encode_seal(pair.header.uuid), end)
             state = pair.state
             if pair.is_durable:
-                pair.data.datasync()
+                self.sync_data()
+                if pair.frozen is not None:
+                    pair.frozen.settle()
             self.write_superblock(
                 state._replace(
                     sequence=state.sequence + 1,
@@ -413,7 +424,11 @@ class Committer:
         """Bring the data to the disk."""
         pair = self.pair
         pair.check_length()
+        frozen = pair.frozen
+        snapshot = None if frozen is None else frozen.snapshot()
         pair.data.datasync()
+        if frozen is not None and snapshot is not None:
+            frozen.sync(snapshot)
         self.safe_bytes = pair.state.data_bytes
 
     def sync_state(self) -> None:
@@ -428,6 +443,8 @@ class Committer:
         try:
             if is_new:
                 self.write_durable(slot, state)
+            if pair.frozen is not None:
+                pair.frozen.settle()
             pair.metadata.datasync()
         except BaseException:
             if is_new:  # the next flush uses this slot again and keeps the other one
@@ -435,6 +452,8 @@ class Committer:
             raise
         self.unsettled = False
         pair.sync_names()
+        if pair.frozen is not None:
+            pair.frozen.punch()
 
     def _sync_commit(self, what: str) -> None:
         with family(

@@ -41,10 +41,12 @@ from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
 from extarray.common.waiting import attempts, end_of
+from extarray.format.blobs import FILE_HEAD_BYTES
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
-from extarray.format.header import Header, encode_seal
-from extarray.format.suffixes import file_names
+from extarray.format.frozen import is_log, log_uuid
+from extarray.format.header import Header, encode_seal, new_uuid
+from extarray.format.suffixes import blobs_name, file_names
 from extarray.format.superblock import Superblock
 from extarray.grid.chunking import place_of
 from extarray.storage import lock
@@ -62,6 +64,7 @@ from extarray.storage.filesystem import (
     replaced_name,
     sync_folders,
 )
+from extarray.storage.frozen import FrozenTable, new_log
 from extarray.storage.group_member import GroupShare
 from extarray.storage.names import (
     MAPPABLE,
@@ -87,6 +90,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from extarray._core._axial import Axial
+    from extarray.format.blobs import BlobsBlock
 
 __all__ = ["FileStore"]
 
@@ -209,7 +213,7 @@ class FileStore(PairReader):
         durability: str,
         growth: int,
         hidden: bool = False,
-        like: tuple[str, str] | None = None,
+        like: tuple[str, ...] | None = None,
     ) -> FileStore:
         """Make a pair of files and open it for writing.
 
@@ -219,7 +223,8 @@ class FileStore(PairReader):
         overwritten array open keep it.
 
         `hidden` files are named by `take_names`, and are gone if that is never called.  The files
-        get the permissions of `like`, or of those that they replace.
+        get the permissions of `like`, or of those that they replace.  If the header says that
+        chunks may be frozen, there is a third file, ``.xtz``.
         """
         pair = Pair(path)
         self = cls(pair)
@@ -231,20 +236,26 @@ class FileStore(PairReader):
         # A link stays a link, and leads to the new file.
         with OnError(self._give_up):
             with family("cannot create '{}'", path):
-                metadata, data = map(replaced_name, pair.names) if overwrite else pair.names
-                names = metadata, data
-                fresh = fresh_name(metadata, header.uuid), fresh_name(data, header.uuid)
+                names: tuple[str, ...] = pair.names
+                if header.has_blobs:
+                    names = (*names, blobs_name(names[0]))
+                wanted = names
+                if overwrite:
+                    names = tuple(map(replaced_name, names))
+                fresh = tuple(fresh_name(name, header.uuid) for name in names)
                 self.making = Publication(fresh, names, overwrite, header.uuid)
-                for name in file_names(path):
+                for name in wanted:
                     if os.path.lexists(name) and not overwrite:
                         what = "it already exists; open it, or give overwrite=True"
                         raise ExistsError(errno.EEXIST, what, name)
                 self._lock_present()
                 # Left-overs of a damaged array may be its remains.
                 if self.making.old_header is not None or not self.making.replaces:
-                    remove_seldom(names, self.making.old_header)
+                    remove_seldom((names[0], names[1]), self.making.old_header)
                 like = names if like is None else like
                 pair.data = create_beside(fresh[1], names[1], like[1])
+                if header.has_blobs:
+                    pair.blobs = create_beside(fresh[2], names[2], like[-1])
                 pair.metadata = create_beside(fresh[0], names[0], like[0])
                 pair.engine = choose_engine(engine, pair.data, True)
                 pair.hollow = header.sparse and holes_take_space(pair.data)
@@ -287,7 +298,7 @@ class FileStore(PairReader):
             present.close()
 
     @property
-    def names_as_yet(self) -> tuple[str, str] | None:  # type: ignore[override]
+    def names_as_yet(self) -> tuple[str, ...] | None:  # type: ignore[override]
         """The temporary names of the files of a new pair, or None once it has its own."""
         return None if self.making is None else self.making.fresh
 
@@ -309,7 +320,8 @@ class FileStore(PairReader):
                 self.commits.sync_data()
                 self.commits.sync_state()
             making.publish(pair.path)
-            pair.metadata.name, pair.data.name = making.names
+            for file, name in zip(pair.files, making.names, strict=True):
+                file.name = name
             if pair.is_durable:
                 sync_folders(making.names)
             pair.names_given = not pair.is_durable
@@ -321,7 +333,7 @@ class FileStore(PairReader):
         pair = self.now
         making, self.making = self.making, None
         if making is not None:
-            making.withdraw(pair.metadata, pair.data)
+            making.withdraw(*pair.files)
 
     def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
         pair = self.now
@@ -329,10 +341,16 @@ class FileStore(PairReader):
         first = Superblock.first(shape, axial.grid, data_bytes, growth=growth)
         fresh = encode_fresh(pair.header, first, [record_at(axial, 0)], attrs, LIVE_SLOTS[:1])
         self.commits.take(fresh)
-        self.reserve(0, data_bytes)
+        if not pair.header.has_blobs:
+            self.reserve(0, data_bytes)
         if pair.header.checksum:
             pair.sums = Sums(pair.metadata, pair.header, [], True, pair.path)
         pair.metadata.write(fresh.image, 0)
+        if pair.header.has_blobs:  # its table needs the metadata
+            uuid = new_uuid()
+            pair.blobs.write(new_log(uuid, pair.header.uuid), 0)
+            pair.frozen = FrozenTable.create(pair, self.commits, uuid)
+            self.reserve(0, data_bytes)
         lock.note_holder(pair.metadata, pair.header, True, pair.place(pair.header.uuid))
         pair.map(data_bytes)
 
@@ -349,7 +367,7 @@ class FileStore(PairReader):
         verify: str | None = None,
         recover: bool | None = None,
         writers: FileWriters | None = None,
-        names: tuple[str, str] | None = None,
+        names: tuple[str, ...] | None = None,
     ) -> tuple[Self, Axial]:
         """Open a pair of files; `names` are the temporary ones of a pair still being made."""
         timeout = lock.check_timeout(timeout)
@@ -363,7 +381,7 @@ class FileStore(PairReader):
             pair = Pair(path)
             pair.verify = verify
             if names is not None:
-                pair.names = names
+                pair.names = names[0], names[1]
             self = cls(pair, writers)
             try:
                 with family("cannot open '{}'", path):
@@ -419,12 +437,12 @@ class FileStore(PairReader):
         timeout: float | None,
         engine: str,
         recover: bool,
-        names: tuple[str, str] | None,
+        names: tuple[str, ...] | None,
     ) -> Axial:
         """Open the files; with `recover`, in a state that survived a power cut."""
         pair = self.now
         commits = writable and self.writers.may_commit
-        metadata, data = names or file_names(pair.path)
+        metadata, data, *_ = names or file_names(pair.path)
         flags = (os.O_RDWR if writable else os.O_RDONLY) | NO_WAIT
         try:
             pair.metadata = File.open(metadata, flags)
@@ -444,18 +462,27 @@ class FileStore(PairReader):
             found = self.states.newest_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None
+        block = None
         if pair.header.has_blobs:
-            return self._open_blobs(found, engine)
-        pair.blobs.close()  # of a name that means nothing to format 2
+            if pair.packed_as:
+                return self._open_blobs(found, engine)
+            block = self._block_of_frozen()
+        else:
+            pair.blobs.close()  # of a name that means nothing to format 2
         try:
             if not pair.packed_as:
+                name = data
                 pair.data = open_data((metadata, data), pair.header.uuid, flags)
+            if block is not None:
+                name = blobs_name(metadata)
+                pair.blobs = self._open_log(metadata, name, block[1].uuid, flags)
         except FileNotFoundError:
+            what = "data file" if name == data else "file of frozen chunks"
             raise MissingError(
                 errno.ENOENT,
-                f"cannot open '{pair.path}': the metadata file exists, but its data file is "
-                "missing; put both files in the same folder",
-                data,
+                f"cannot open '{pair.path}': the metadata file exists, but its {what} is "
+                f"missing; put {'both' if block is None else 'all three'} files in the same folder",
+                name,
             ) from None
         if pair.metadata.keeps_copies:
             found = self._arrived(found, commits)
@@ -508,6 +535,9 @@ class FileStore(PairReader):
         pair.state, pair.extents = state, found.extents
         pair.unclean = state.unclean
         pair.engine = choose_engine(engine, pair.data, writable)
+        if block is not None:
+            pair.mode = "r+" if commits else "r"
+            pair.frozen = FrozenTable.load(pair, *block, axial.size)
         if pair.data.start % MAPPABLE and pair.engine == "mmap":
             if engine == "mmap":
                 raise ArgumentError(
@@ -541,6 +571,30 @@ class FileStore(PairReader):
         pair.map(pair.state.data_bytes)
         return axial
 
+    def _block_of_frozen(self) -> tuple[int, BlobsBlock]:
+        """Return place and contents of the block for frozen chunks."""
+        pair = self.now
+        try:
+            found = FrozenTable.block_of(pair)
+        except CorruptError as error:
+            raise type(error)(f"'{pair.metadata.name}': {error}") from None
+        if found is None:
+            raise blobs_alone(pair.metadata.name)
+        return found
+
+    def _open_log(self, metadata: str, name: str, uuid: bytes, flags: int) -> File:
+        """Open ``.xtz``; raise PartnerError if another array's has its name."""
+        pair = self.now
+        file = open_data((metadata, name), pair.header.uuid, flags)
+        with OnError(file.close):
+            head = file.read(FILE_HEAD_BYTES, 0)
+            if not is_log(head) or log_uuid(head) != uuid:
+                raise PartnerError(
+                    f"'{name}' is not the partner of '{metadata}': it is another file of frozen "
+                    "chunks, or damaged; put the files of one array in the same folder"
+                )
+        return file
+
     def _arrived(self, found: WholeState, commits: bool) -> WholeState:
         """Return the newest state once all that a dead writer has written on another host is here.
 
@@ -566,8 +620,6 @@ class FileStore(PairReader):
     def _open_blobs(self, found: WholeState, engine: str) -> Axial:
         """Open an array whose chunks are in blobs, in a state of its metadata."""
         pair = self.now
-        if not pair.packed_as:
-            raise blobs_alone(pair.metadata.name)
         if pair.blobs.closed:
             raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
         if not found.state.sealed:
@@ -688,8 +740,8 @@ class FileStore(PairReader):
             if not os.path.isdir(folder):
                 what = "no such folder; create it first"
                 raise FileNotFoundError(errno.ENOENT, what, folder)
-            files = pair.metadata, pair.data
-            move_pair(files, pair.names, names, pair.header.uuid, overwrite)
+            before, after = map(pair.names_of_files, (pair.names, names))
+            move_pair(pair.files, before, after, pair.header.uuid, overwrite)
         pair.path, pair.names = path, names
         pair.names_given = True
 
@@ -710,7 +762,7 @@ class FileStore(PairReader):
     def remove(self) -> None:
         """Remove the files, the metadata first, so that no remnant opens."""
         pair = self.now
-        remove_pair(pair.names, pair.header.uuid)
+        remove_pair(pair.names_of_files(pair.names), pair.header.uuid)
 
     # -- end -------------------------------------------------------------------------------------
 
@@ -736,6 +788,9 @@ class FileStore(PairReader):
             name = pair.names[0] if before.is_at(pair.names[0]) else name_of_descriptor(fd)
             pair.metadata = File.open(name, os.O_RDONLY | NO_WAIT)
             pair.watch_cuts()
+            if pair.frozen is not None:
+                with contextlib.suppress(FormatError):  # the parent may be at work
+                    pair.frozen = pair.frozen.for_reader()
         with contextlib.suppress(OSError):
             # Closing this copy of the descriptor keeps the parent's lock; unlocking would drop it.
             before.close(alone=True)

@@ -191,6 +191,8 @@ class Follower:
         pair.extents = update.extents
         if pair.follows:
             pair.cuts_known = update.cuts
+            if pair.frozen is not None:
+                pair.frozen.refresh()
 
     def _follow_name(self) -> Axial | None:
         """Adopt the successor ``.xmd`` with a new axis; return None if it is another array's.
@@ -219,6 +221,8 @@ class Follower:
             pair.metadata, other.metadata = other.metadata, pair.metadata
             pair.header = other.header
             pair.watch_cuts()
+            if pair.frozen is not None:
+                pair.frozen = pair.frozen.for_reader()
             self.adopt(Update(found.state, None, found.extents, found.attrs, cuts))
             return found.axial
         finally:

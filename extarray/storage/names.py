@@ -1,8 +1,9 @@
-"""The names of the two files: taken, found, changed and given up; left-overs.
+"""The names of the files of an array: taken, found, changed and given up; left-overs.
 
-The metadata are named first, in one atomic step, which creates the pair.  Until the data have their
-name, openers find them under a fresh one, derived from the array's uuid.  All jobs that make,
-replace, move or remove a pair keep this order, so that each is done as a whole or not at all (I14).
+The metadata are named first, in one atomic step, which creates the pair.  Until each file of data,
+``.xta`` and perhaps ``.xtz``, has its name, openers find it under a fresh one, derived from the
+array's uuid.  All jobs that make, replace, move or remove a pair keep this order, so that each is
+done as a whole or not at all (I14).
 
 A packed file is like a folder to readers of its members, whose paths extend its own.
 """
@@ -19,7 +20,7 @@ import time
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from extarray.common.errors import (
     CorruptError,
@@ -31,13 +32,16 @@ from extarray.common.errors import (
 )
 from extarray.common.system import NO_WAIT
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
+from extarray.format.blobs import FILE_HEAD_BYTES
+from extarray.format.frozen import is_log
 from extarray.format.suffixes import (
     BLOBS,
     DATA,
+    FILES,
     METADATA,
     PAIR,
+    blobs_name,
     is_of_pair,
-    split_name,
     without_suffix,
 )
 from extarray.storage import lock
@@ -72,6 +76,7 @@ __all__ = [
     "is_pass",
     "left_files",
     "left_overs",
+    "log_beside",
     "making_file",
     "move_pair",
     "open_data",
@@ -79,6 +84,7 @@ __all__ = [
     "remove_left_of",
     "remove_left_of_passes",
     "remove_left_overs",
+    "remove_log",
     "remove_pair",
     "remove_seldom",
     "stem_of",
@@ -104,7 +110,7 @@ _LONGEST_PAUSE = 86400.0
 # Seconds that another job may take to name its files.
 _LONGEST_NAMING = 10.0
 _FRESH = re.compile(r"(.+)\.([0-9a-f]{12})\.new", re.DOTALL)
-_EITHER = "|".join(map(re.escape, PAIR))
+_EITHER = "|".join(map(re.escape, FILES))
 _PASS = re.compile(rf"(.+)\.rechunk-[0-9]+({_EITHER})", re.DOTALL)
 # A look at a large folder may be slow: the next one waits this many times as long.
 _PATIENCE = 100
@@ -113,7 +119,7 @@ _next_looks: dict[str, float] = {}
 
 @dataclass
 class Publication:
-    """The naming of the files of a new pair: metadata and data, in this order as everywhere.
+    """The naming of the files of a new pair: metadata first, then data, as everywhere.
 
     Attributes
     ----------
@@ -129,13 +135,13 @@ class Publication:
         Their header, if it is whole, which locates the note of the lock's holder.
     """
 
-    fresh: tuple[str, str]
+    fresh: tuple[str, ...]
     names: Sequence[str]
     overwrite: bool
     uuid: bytes
     old: File = field(default_factory=File)
     old_header: Header | None = None
-    has_claimed: bool = False  # the data have a name that other jobs may use, too
+    claimed: set[str] = field(default_factory=set)  # fresh names that other jobs may use, too
 
     @property
     def replaces(self) -> bool:
@@ -144,32 +150,37 @@ class Publication:
 
     def publish(self, path: Path) -> None:
         """Give the files their names; `path` is for messages."""
-        found = fresh_name(self.names[1], self.uuid)
-        if self.fresh[1] != found:
-            self._claim(found)
+        for number, name in enumerate(self.names):
+            found = fresh_name(name, self.uuid)
+            if number and self.fresh[number] != found:
+                self._claim(number, found)
         publish(self.fresh[0], self.names[0], self.overwrite)
         if self.replaces:
             with family("'{}' is replaced, but may not be on the disk", path):
                 sync_folders(self.names)
-        try:
-            publish(self.fresh[1], self.names[1], self.overwrite)
-        except OSError:
-            if not self.replaces:
-                raise
+        for fresh, name in zip(self.fresh[1:], self.names[1:], strict=True):
+            try:
+                publish(fresh, name, self.overwrite)
+            except OSError:
+                if not self.replaces:
+                    raise
         if self.old_header is not None and self.old_header.uuid != self.uuid:
             # The replaced pair may never have got its data named: they would stay for ever.
-            with contextlib.suppress(OSError):
-                os.unlink(fresh_name(self.names[1], self.old_header.uuid))
+            for name in (self.names[1], blobs_name(self.names[0])):
+                with contextlib.suppress(OSError):
+                    os.unlink(fresh_name(name, self.old_header.uuid))
+        if self.replaces and len(self.names) == len(PAIR):
+            remove_log(self.names[0])
 
-    def _claim(self, found: str) -> None:
-        """Give the data the fresh name by which openers find them.
+    def _claim(self, number: int, found: str) -> None:
+        """Give a file of data the fresh name by which openers find it.
 
         Another job may have given it to other data of the same array, such as an older copy.
         """
         end = time.monotonic() + _LONGEST_NAMING
         while True:
             try:
-                publish(self.fresh[1], found, False)
+                publish(self.fresh[number], found, False)
             except FileExistsError:
                 if os.path.lexists(self.names[0]) and not self.overwrite:
                     raise FileExistsError(
@@ -180,22 +191,26 @@ class Publication:
                         raise
                     time.sleep(0.001)
             else:
-                self.fresh, self.has_claimed = (self.fresh[0], found), True
+                self.claimed.add(found)
+                self.fresh = (*self.fresh[:number], found, *self.fresh[number + 1 :])
                 return
 
-    def withdraw(self, metadata: File, data: File) -> None:
+    def withdraw(self, metadata: File, *data: File) -> None:
         """Remove the files unless they have replaced another pair."""
         if self.replaces and not metadata.closed and metadata.is_at(self.names[0]):
-            with contextlib.suppress(OSError):
-                os.replace(self.fresh[1], self.names[1])
+            for fresh, name in zip(self.fresh[1:], self.names[1:], strict=True):
+                with contextlib.suppress(OSError):
+                    os.replace(fresh, name)
         else:
-            (metadata_name, data_name), fresh = self.names, self.fresh
+            files = metadata, *data
             # The lock of the metadata covers the fresh data, so these go first.
             for file, name, is_own in (
-                (metadata, metadata_name, False),
-                (data, data_name, False),
-                (data, fresh[1], not self.has_claimed),
-                (metadata, fresh[0], True),
+                *((f, n, False) for f, n in zip(files, self.names, strict=False)),
+                *(
+                    (f, n, n not in self.claimed)
+                    for f, n in zip(data, self.fresh[1:], strict=False)
+                ),
+                (metadata, self.fresh[0], True),
             ):
                 if is_own or (not file.closed and file.is_at(name)):
                     with contextlib.suppress(OSError):
@@ -214,9 +229,10 @@ class Publication:
 
 
 def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
-    """Open ``.xta``, even if its creator or mover was stopped before naming it.
+    """Open a file of data, even if its creator or mover was stopped before naming it.
 
-    If the `os.open` flags permit writing, finish the naming.
+    `names` are those of the metadata and of this file.  If the `os.open` flags permit writing,
+    finish the naming.
     """
     metadata, name = names
     fresh = fresh_name(real_name(name), uuid)
@@ -238,7 +254,7 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
 
 
 def move_pair(
-    files: tuple[File, File],
+    files: Sequence[File],
     before: Sequence[str],
     names: Sequence[str],
     uuid: bytes,
@@ -246,8 +262,9 @@ def move_pair(
 ) -> None:
     """Give an open pair other names; with `overwrite`, take them from another pair.
 
-    Renaming the metadata moves the pair atomically.  Around this step the data have the fresh
-    names of both places.  So an interruption leaves the pair whole under its old names or its
+    Each sequence begins with the metadata, and goes on with one or more files of data.  Renaming
+    the metadata moves the pair atomically.  Around this step the data have the fresh names of both
+    places.  So an interruption leaves the pair whole under its old names or its
     new ones, and removing one fresh name as a left-over never removes the last one.  On an
     error the pair has its old names.
 
@@ -256,34 +273,54 @@ def move_pair(
     StorageError
         The file system has neither hard nor symbolic links.
     """
-    metadata, data = files
+    metadata = files[0]
     for name in names:
         if os.path.lexists(name) and not overwrite:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
         if overwrite:
             _check_regular(name)
-    here, there = (fresh_name(name, uuid) for name in (before[1], names[1]))
-    if not data.is_at(before[1]):  # an interrupted job has left them unnamed
-        os.rename(_found(data, here), before[1])
-    for name in (here, there):
-        _free(name, data)
+    moves = [
+        _Move(data, old, new, fresh_name(old, uuid), fresh_name(new, uuid))
+        for data, old, new in zip(files[1:], before[1:], names[1:], strict=True)
+    ]
+    for data, old, _, here, there in moves:
+        if not data.is_at(old):  # an interrupted job has left them unnamed
+            os.rename(_found(data, here), old)
+        for name in (here, there):
+            _free(name, data)
     try:
-        _give_fresh_names(before[1], here, there)
+        for _, old, _, here, there in moves:
+            _give_fresh_names(old, here, there)
         _rename(metadata, before[0], names[0], overwrite)
         if overwrite:
             sync_folders(names)
-        _rename(data, _found(data, there, here), names[1], overwrite)
+        for data, _, new, here, there in moves:
+            _rename(data, _found(data, there, here), new, overwrite)
     except BaseException:
         if not (overwrite and metadata.is_at(names[0])):
             if metadata.is_at(names[0]):
                 os.rename(names[0], before[0])
-            if not data.is_at(before[1]):
-                os.rename(_found(data, here, there, names[1]), before[1])
-            _leave(data, before[1], (here, there) if overwrite else (here, there, names[1]))
+            for data, old, new, here, there in moves:
+                if not data.is_at(old):
+                    os.rename(_found(data, here, there, new), old)
+                _leave(data, old, (here, there) if overwrite else (here, there, new))
             raise
         # The other pair is replaced; the next writer finishes the naming.
     else:
-        _leave(data, names[1], (here, there))
+        for data, _, new, here, there in moves:
+            _leave(data, new, (here, there))
+        if overwrite and len(files) == len(PAIR):
+            remove_log(names[0])
+
+
+class _Move(NamedTuple):
+    """A file of data that gets another name, and its fresh names at both places."""
+
+    data: File
+    old: str
+    new: str
+    here: str
+    there: str
 
 
 def _check_regular(name: str) -> None:
@@ -370,16 +407,18 @@ def _rename(file: File, name: str, other: str, overwrite: bool) -> None:
 def remove_pair(names: Sequence[str], uuid: bytes) -> None:
     """Remove the files; without its metadata the array is gone and its names are free.
 
-    Rename the data to their fresh name first: an interruption then leaves an ordinary left-over.
+    Rename the data to their fresh names first: an interruption then leaves ordinary left-overs.
     """
-    metadata, data = map(real_name, names)
-    fresh = fresh_name(data, uuid)
-    left = [fresh]
-    if os.path.lexists(fresh):
-        left.append(data)
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(data, fresh)
+    metadata, *others = map(real_name, names)
+    left = []
+    for data in others:
+        fresh = fresh_name(data, uuid)
+        left.append(fresh)
+        if os.path.lexists(fresh):
+            left.append(data)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(data, fresh)
     for name in (metadata, *left):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
@@ -420,6 +459,22 @@ def making_file(name: str, overwrite: bool) -> Iterator[File]:
         raise
     finally:
         file.close()
+
+
+def log_beside(metadata: str) -> list[str]:
+    """Return the name of the ``.xtz`` beside metadata, if a file with blobs has it."""
+    name = blobs_name(real_name(metadata))
+    with contextlib.suppress(OSError), _opened(name, os.O_RDONLY) as file:
+        if file is not None and is_log(file.read(FILE_HEAD_BYTES, 0)):
+            return [name]
+    return []
+
+
+def remove_log(metadata: str) -> None:
+    """Remove the ``.xtz`` of an array whose metadata others have replaced, which have none."""
+    for name in log_beside(metadata):
+        with contextlib.suppress(OSError):
+            os.unlink(name)
 
 
 def what_is_there(path: Path) -> str:
@@ -510,12 +565,14 @@ def _unnamed(names: tuple[str, str], header: Header | None) -> list[str]:
     found = _beside(names, rf"({_EITHER})\.[0-9a-f]{{12}}\.new")
     if header is not None:
         # The array's own data may still have that name, unless it is a dangling link.
-        own = f"{DATA}.{header.uuid.hex()[:12]}.new"
+        own = tuple(f"{suffix}.{header.uuid.hex()[:12]}.new" for suffix in (DATA, BLOBS))
         found = [
             name
             for name in found
             if not (name.endswith(own) and os.path.exists(name)) and not _is_file(name, names[0])
         ]
+        if not header.has_blobs:  # whoever replaced an array that had frozen chunks was stopped
+            found += log_beside(names[0])
     return found
 
 
@@ -600,11 +657,22 @@ def _remove_abandoned(name: str, of_same: bool = False) -> bool:
             with _opened(name, os.O_RDWR) as file:
                 if file is None or not file.is_at(name):
                     return True
+                if name.endswith(BLOBS):
+                    return _remove_replaced(name)
                 is_told = of_same and lock.can_tell() and about.st_nlink == 1
                 is_left = not lock.is_held(file) if is_told else _is_abandoned(name, file)
                 if is_left and lock.claim(file) and file.is_at(name):
                     os.unlink(name)
                     return True
+    return False
+
+
+def _remove_replaced(name: str) -> bool:
+    """Remove an ``.xtz`` whose array was replaced by one without; tell whether it is gone."""
+    with _opened(name.removesuffix(BLOBS) + METADATA, os.O_RDONLY) as metadata:
+        if metadata is not None and not header_at(metadata, 0)[0].has_blobs:
+            os.unlink(name)
+            return True
     return False
 
 
@@ -616,9 +684,9 @@ def _is_abandoned(name: str, file: File) -> bool:
     if lock.is_held(file):
         return False
     own, identifier, _ = name.rsplit(".", 2)
-    stem, suffix = split_name(own)
+    stem, suffix = os.path.splitext(own)
     about = file.stat()
-    if suffix == DATA:
+    if suffix in (DATA, BLOBS):
         if _may_belong(stem + METADATA, identifier):
             return False
         with _opened(f"{stem}{METADATA}.{identifier}.new", os.O_RDONLY) as metadata:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from extarray._core._history import record_at
 from extarray.common.errors import StorageError
 from extarray.format.blocks import BlockKind
-from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS
+from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS, SECTOR
 from extarray.format.fresh import Fresh, encode_fresh
 from extarray.format.header import Header, new_uuid
 from extarray.grid.chunking import chunks_before, place_of
@@ -21,10 +24,12 @@ from extarray.storage.filesystem import File, create_beside, family, fresh_name
 from extarray.storage.pair import PASSED_ON, Pair
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray.format.superblock import Superblock
     from extarray.storage.commits import Committer
 
 __all__ = ["add_axis", "renew_uuid"]
@@ -48,6 +53,8 @@ def add_axis(
     first.
     """
     what = "cannot add an axis to '{}'"
+    if pair.frozen is not None and math.prod(chunks) != math.prod(pair.header.chunks):
+        pair.frozen.thaw(np.arange(1))  # chunks become larger only if there is at most one
     commits.flush()
     with family(what, pair.path):
         name = pair.own_name(what)
@@ -76,9 +83,8 @@ def add_axis(
             sums = _sums_for(pair, header)
             records = [record_at(axial, n) for n in range(axial.segments)]
             slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
-            fresh = encode_fresh(header, state, records, attrs, slots, _members(pair))
-            _hand_on(pair, fresh)
-            file.write(fresh.image, 0)
+            blocks = _members(pair)
+            fresh = _write_fresh(pair, file, header, state, records, attrs, slots, blocks)
             lock.note_holder(file, fresh.header, True, pair.place(header.uuid))
             file.datasync()
             # Now readers check which file has the name.
@@ -91,6 +97,8 @@ def add_axis(
                 # Readers that must know of cuts see that another ``.xmd`` counts them now.
                 if any(pair.header.fill):
                     pair.write_count(pair.read_cuts() | PASSED_ON)
+                if pair.frozen is not None:
+                    pair.frozen.hand_on()
             _succeed(pair, commits, file, fresh, attrs, sums)
         except BaseException:
             if file.closed or not file.is_at(name):
@@ -123,8 +131,7 @@ def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
             sums = _sums_for(pair, header)
             records = [record_at(axial, n) for n in range(axial.segments)]
             slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
-            fresh = encode_fresh(header, state, records, pair.attrs, slots)
-            file.write(fresh.image, 0)
+            fresh = _write_fresh(pair, file, header, state, records, pair.attrs, slots, {})
             lock.note_holder(file, fresh.header, True, pair.place(header.uuid))
             file.datasync()
             os.replace(temporary, name)
@@ -149,11 +156,40 @@ def _create_own(temporary: str, name: str) -> File:
     return create_beside(temporary, name)
 
 
+def _write_fresh(
+    pair: Pair,
+    file: File,
+    header: Header,
+    state: Superblock,
+    records: list[tuple[int, int, tuple[int, ...]]],
+    attrs: str,
+    slots: Sequence[int],
+    blocks: dict[BlockKind, bytes],
+) -> Fresh:
+    """Write a fresh ``.xmd`` with the table of frozen chunks, if there is one."""
+    frozen, places = pair.frozen, []
+    if frozen is not None:
+        # The table lies behind all else, whose length does not depend on the block.
+        blocks = {**blocks, BlockKind.BLOBS: bytes(SECTOR)}
+        end = len(encode_fresh(header, state, records, attrs, slots, blocks).image)
+        places = frozen.places_behind(end)
+        blocks[BlockKind.BLOBS] = frozen.block_for(header.uuid, places)
+    fresh = encode_fresh(header, state, records, attrs, slots, blocks)
+    _hand_on(pair, fresh)
+    file.write(fresh.image, 0)
+    if frozen is not None:
+        frozen.copy_to(file, places)
+    return fresh
+
+
 def _hand_on(pair: Pair, fresh: Fresh) -> None:
-    """Copy the number of cuts to a fresh ``.xmd``, as readers of the old one may ask there."""
+    """Copy the numbers of cuts and freezes to a fresh ``.xmd``: readers of the old one may ask."""
     at = fresh.header.cuts_offset
     data = pair.read_cuts().to_bytes(CUTS_BYTES, "little")
     fresh.image[at : at + len(data)] = data
+    if pair.frozen is not None:
+        at = fresh.header.freezes_offset
+        fresh.image[at : at + CUTS_BYTES] = pair.frozen.number.to_bytes(CUTS_BYTES, "little")
 
 
 def _members(pair: Pair) -> dict[BlockKind, bytes]:
@@ -185,6 +221,9 @@ def _succeed(
         with contextlib.suppress(OSError):  # everything that counts is on disk
             before.close()
     commits.take(fresh)
+    if pair.frozen is not None:
+        pair.frozen = pair.frozen.successor()
+        commits.blocks_end = max([commits.blocks_end, *map(sum, pair.frozen.regions)])
     pair.attrs = attrs
     commits.durable = {FLUSHED_SLOTS[0]: fresh.state}
     if pair.sums is not None:

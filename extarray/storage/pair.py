@@ -32,7 +32,7 @@ from extarray.format.header import (
     decode_header,
     header_bytes_of,
 )
-from extarray.format.suffixes import DATA, METADATA
+from extarray.format.suffixes import DATA, METADATA, blobs_name
 from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage.checksums import read_table
 from extarray.storage.filesystem import (
@@ -94,8 +94,8 @@ class Pair(Present):
         Absolute names of ``.xmd`` and ``.xta``, since the working directory may change.
     metadata, data : File
     blobs : File
-        ``.xtz`` of a packed array with chunks in blobs, which `supply` brings to `data`, memory;
-        otherwise a closed file.
+        ``.xtz``: of an array with `frozen` chunks, or of a packed array with chunks in blobs, which
+        `supply` brings to `data`, memory; otherwise a closed file.
     extents : list of int
         Extents of the growth log.
     names_given, names_found : bool
@@ -126,6 +126,18 @@ class Pair(Present):
         return self.state.growth
 
     # -- names -----------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """The open files of the pair, ``.xmd`` first; with frozen chunks there are three."""
+        if self.packed_as or self.blobs.closed:
+            return self.metadata, self.data
+        return self.metadata, self.data, self.blobs
+
+    def names_of_files(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of all `files` for names of ``.xmd`` and ``.xta``."""
+        metadata, data = names[:2]
+        return (metadata, data, blobs_name(metadata))[: len(self.files)]
 
     @property
     def absolute(self) -> str:
@@ -254,8 +266,8 @@ class Pair(Present):
 
     @property
     def stored(self) -> File:
-        """The file that holds the chunks: ``.xta``, or ``.xtz``."""
-        return self.data if self.blobs.closed else self.blobs
+        """The file that holds the chunks: ``.xta``, or ``.xtz`` if they all are in blobs."""
+        return self.data if self.blobs.closed or self.frozen is not None else self.blobs
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""
@@ -299,5 +311,5 @@ class Pair(Present):
 
     def close(self) -> None:
         """Close the files without synchronizing them."""
-        self.region = self.cuts = None
+        self.region = self.cuts = self.frozen = None
         close_all(self.metadata, self.data, self.blobs)

@@ -58,7 +58,7 @@ class PairReader:
     """
 
     unvouched: Unvouched | None = None
-    names_as_yet: tuple[str, str] | None = None
+    names_as_yet: tuple[str, ...] | None = None
 
     def __init__(self, pair: Pair, states: StateReader | None = None) -> None:
         self.now = pair
@@ -175,8 +175,12 @@ class PairReader:
         return self.now.supply is None and self.now.data.has_holes()
 
     def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
-        """Tell whether the chunks in runs of addresses are all holes."""
-        size = self.now.header.chunk_bytes
+        """Tell whether the chunks in runs of addresses are all holes, and not frozen."""
+        size, frozen = self.now.header.chunk_bytes, self.now.frozen
+        if frozen is not None:
+            runs = zip(starts.tolist(), stops.tolist(), strict=True)
+            if any(frozen.frozen(*run).size for run in runs):
+                return False
         places = (place_of(ends, size).tolist() for ends in (starts, stops))
         return self.now.data.all_holes(*places)
 

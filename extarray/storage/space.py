@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from extarray.common.errors import StorageError, storage_error
 from extarray.common.system import CAN_RESERVE
 from extarray.format.constants import BLOCK, SEAL_BYTES
+from extarray.grid.chunking import chunks_before
 from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Allocator:
         if pair.region is not None and not (sparse and new <= self.length):
             pair.check_length()  # otherwise the file is being made, or is long enough
         self._commits.begin_growth()
+        if pair.frozen is not None:
+            pair.frozen.make_room(chunks_before(new, pair.header.chunk_bytes), self._commits)
         if runs is None:
             parts, taken = [(old, new)], new - old
         else:
@@ -108,6 +111,9 @@ class Allocator:
         if pair.is_forked:  # the file is the parent's
             return
         self._commits.safe_bytes = min(self._commits.safe_bytes, old)
+        if pair.frozen is not None:
+            with contextlib.suppress(OSError):  # the next writer clears them
+                pair.frozen.clear_from(chunks_before(old, pair.header.chunk_bytes))
         end = old + SEAL_BYTES
         self.length = self.reserved = 0  # an interrupt must not leave too large values
         with contextlib.suppress(OSError):
@@ -189,6 +195,8 @@ class Allocator:
     def renew(self, start: int, stop: int, clean: bool) -> None:
         """Allocate unused bytes inside the grid; if `clean`, set them to the fill value."""
         pair = self.pair
+        if pair.frozen is not None:
+            self._make_raw(start, stop, clean)
         self._reserve_again(start, stop)
         if not clean:
             return
@@ -201,6 +209,17 @@ class Allocator:
             else:
                 self._clear(start, stop)
         self._make_ready_for_stores(start, stop)  # former pages may be gone
+
+    def _make_raw(self, start: int, stop: int, clean: bool) -> None:
+        """Make chunks raw that are to hold new elements.
+
+        With `clean`, nobody needs the old elements of chunks that lie wholly in the range.
+        """
+        frozen, size = self.pair.frozen, self.pair.header.chunk_bytes
+        assert frozen is not None
+        if clean:
+            frozen.let_go(chunks_before(start + size - 1, size), chunks_before(stop, size))
+        frozen.thaw(frozen.frozen(chunks_before(start, size), chunks_before(stop + size - 1, size)))
 
     def _clear(self, start: int, stop: int) -> None:
         """Zero unused bytes inside the grid, by the file system if it is known to do that."""

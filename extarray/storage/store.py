@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from extarray._core._mapping import Users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from extarray._core._frozen import Frozen
     from extarray._core._mapping import Counter, Region
     from extarray._core._supply import Supply, Trust
+    from extarray.format.frozen import Encoded
     from extarray.format.groups import Pending
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
     from extarray.grid.bounds import Bounds
     from extarray.storage.checksums import Sums
+    from extarray.storage.filesystem import File
 
 __all__ = [
     "Commits",
     "Freed",
+    "Frozen",
     "Held",
     "Others",
     "Present",
@@ -152,6 +155,64 @@ class Others(Protocol):
         """Note that this writer uses only the present bounds, if so."""
 
 
+class Frozen(Protocol):
+    """The frozen chunks of a pair of files that grows; see `extarray.storage.frozen`.
+
+    Word 0 means raw, at the chunk's place in the region; 1, the fill value everywhere; any other
+    leads to a blob.
+    """
+
+    # For those who read and write: the words, by address, and the number that tells of holes.
+    extents: list[memoryview]
+    freezes: Counter
+    forget: Callable[[NDArray[np.int64]], object] | None
+
+    @property
+    def reach(self) -> int: ...
+    @property
+    def number(self) -> int: ...
+    def entries(self, addresses: NDArray[np.int64]) -> NDArray[np.uint64]: ...
+    def frozen(self, first: int, stop: int) -> NDArray[np.int64]: ...
+    def read_into(self, target: memoryview, address: int, verify: bool = True) -> None: ...
+    def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None: ...
+    def append(
+        self, addresses: Sequence[int] | NDArray[np.int64], encoded: Sequence[Encoded]
+    ) -> NDArray[np.uint64]: ...
+    def store_live(
+        self, addresses: NDArray[np.int64], words: NDArray[np.uint64], is_hole: bool = False
+    ) -> None: ...
+    def freeze(self, addresses: NDArray[np.int64]) -> None: ...
+    def thaw(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]: ...
+    def let_go(self, first: int, stop: int) -> None: ...
+    def refresh(self) -> None: ...
+
+    # For the parts of the store: room, flushes, other metadata.
+    @property
+    def regions(self) -> list[tuple[int, int]]: ...
+    def make_room(self, n_chunks: int, commits: Room) -> None: ...
+    def clear_from(self, first: int) -> None: ...
+    def snapshot(self) -> Any: ...
+    def sync(self, snapshot: Any) -> None: ...
+    def settle(self) -> None: ...
+    def punch(self) -> None: ...
+    def seal(self) -> None: ...
+    def for_reader(self) -> Frozen: ...
+    def successor(self) -> Frozen: ...
+    def hand_on(self) -> None: ...
+    def places_behind(self, end: int) -> list[int]: ...
+    def block_for(self, array: bytes, places: list[int]) -> bytes: ...
+    def copy_to(self, file: File, places: list[int]) -> None: ...
+
+
+class Room(Protocol):
+    """The end of the used part of ``.xmd``, as `Frozen.make_room` needs it."""
+
+    blocks_end: int
+
+    @property
+    def free_from(self) -> int: ...
+
+
 class Present:
     """The present state of an array, shared by the array and the parts of its store.
 
@@ -210,6 +271,8 @@ class Present:
         In mode "r+": this process writes elements inside the bounds, and others commit.
     handed_out : bool
         The array was pickled while writable, so unpickled copies may write, too.
+    frozen : Frozen or None
+        Frozen chunks of a pair of files that grows, if its header says that chunks may be frozen.
     why_read_only : str
         For what nobody can write to: the reason, and what to do instead.
     """
@@ -233,6 +296,7 @@ class Present:
     cuts: Counter | None = None
     cuts_known = 0
     others: Others | None = None
+    frozen: Frozen | None = None
 
     def __init__(self, mode: str, engine: str, given_back_together: int) -> None:
         self.mode = mode

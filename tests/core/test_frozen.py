@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from frozen_chunks import freezable
+from mixed_chunks import freezable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule

@@ -1,153 +1,142 @@
-"""Arrays of one writer whose chunks can be frozen: blobs in a dict, and the table in memory.
+"""Arrays whose chunks may be frozen: made, read and written below the array's own calls.
 
-The array is an ordinary pair of files.  Freezing overwrites the raw bytes by bytes that no test
-stores, when `settle` gives them up, as a hole would; evicting does so to the shadow.
+Chunks are encoded by zlib, under the number of no codec of the package.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
-import threading
+import itertools
 import zlib
+from pathlib import Path
 
 import numpy as np
 
 import extarray as xa
-from extarray._core._frozen import Frozen
-from extarray._core._mapping import Counter, Region
-from extarray._core._transfers import freeze_taken, return_changed, take_changed
-from extarray.array.life import attach_store
-from extarray.common.system import open_memory
+from extarray.format.frozen import Encoded
+from extarray.format.header import VERSION
+from extarray.storage import frozen
+from extarray.storage.file_store import FileStore
 
-GONE = b"\xee"
-FIRST = 1024
-ALL = 1 << 40
+__all__ = [
+    "CHUNKS", "ENCODING", "all_addresses", "append", "by_zlib", "create", "elements", "encoded",
+    "freezing", "make", "opened", "put", "put_chunk", "table",
+]  # fmt: skip
+
+ENCODING = {"codec": "zlib", "level": 1, "filter": "none", "freeze": "behind"}
+CHUNKS = (4, 5)
+_NUMBER = 60000
 
 
-class Freezer:
-    """Freezes and thaws the chunks of an array.
+def encoded(codec, chunk, itemsize) -> Encoded:
+    return Encoded(_NUMBER, 0, 0, zlib.compress(chunk, 1))
 
-    Attributes
-    ----------
-    decoded, thawed : list of int
-        The addresses of all chunks that were decoded, or thawed.
-    """
 
-    def __init__(self, array, bound=None):
-        self.array, self.size = array, array.chunk_bytes
-        self.blobs, self.number = {}, 1
-        self.decoded, self.thawed = [], []
-        self.given_up = []
-        self.lock = threading.Lock()
-        self.shadow = open_memory()
-        self.counter = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the freezer
-        self.counter.write(bytes(8))
-        self.counter.flush()
-        self.n_freezes = 0
-        now = array._store.now
-        self.now = now
-        freezes = Counter.file(self.counter.fileno(), 0, True)
-        self.core = Frozen(self, self.size, bound, freezes, self.mapped)
-        self.extents = []
-        self.room_for(array.axial.size)
-        now.frozen = self.core
-        array._store.frozen = self
-        attach_store(array)
-
-    def mapped(self, length):
-        os.truncate(self.shadow, max(length, os.fstat(self.shadow).st_size))
-        return Region.file(self.shadow, length, False, True)
-
-    def room_for(self, n_chunks):
-        while n_chunks > FIRST * ((1 << len(self.extents)) - 1):
-            words = np.zeros(2 * FIRST << len(self.extents), np.uint64)
-            self.extents.append(words)
-            self.core.add_extent(words)
-
-    # -- the decoder -----------------------------------------------------------------------------
-
-    def decode(self, addresses, entries):
-        os.truncate(
-            self.shadow, max((int(addresses[-1]) + 1) * self.size, os.fstat(self.shadow).st_size)
-        )
-        for q, entry in zip(addresses.tolist(), entries.tolist(), strict=True):
-            address, blob = self.blobs[entry]
-            assert address == q
-            os.pwrite(self.shadow, zlib.decompress(blob), q * self.size)
-        self.decoded += addresses.tolist()
-
-    def evict(self, addresses):
-        for q in addresses.tolist():
-            os.pwrite(self.shadow, GONE * self.size, q * self.size)
-
-    # -- freezing --------------------------------------------------------------------------------
-
-    def raw(self, address):
-        chunk = bytearray(self.size)
-        self.now.data.read_into(memoryview(chunk), address * self.size)
-        return chunk
-
-    def freeze(self, wanted=None):
-        """Freeze all chunks written since the last call, or some of them; return those frozen."""
-        with self.lock:
-            self.room_for(self.array.axial.size)
-            taken = take_changed(self.array, 0, 1 << 16)
-            if taken is None:
-                return []
-            is_left = np.zeros(len(taken), bool)
-            if wanted is not None:
-                is_left = ~np.isin(taken, wanted)
-                return_changed(self.array, taken[is_left])
-            chosen = taken[~is_left]
-            entries = []
-            for q in chosen.tolist():
-                self.number += 1
-                self.blobs[self.number] = q, zlib.compress(self.raw(q), 1)
-                entries.append(self.number)
-            done = freeze_taken(self.array, chosen, np.array(entries, np.uint64))
-            self.given_up += chosen[done].tolist()
-            return chosen[done].tolist()
-
-    def settle(self):
-        """Count a freeze, and then give up the raw bytes of frozen chunks."""
-        with self.lock, self.core_lock():
-            self.n_freezes += 1
-            os.pwrite(self.counter.fileno(), self.n_freezes.to_bytes(8, "little"), 0)
-            for q in self.given_up:
-                if self.core.entries(np.array([q]))[0]:
-                    with self.now.data as fd:
-                        os.pwrite(fd, GONE * self.size, q * self.size)
-            self.given_up = []
-
-    def core_lock(self):
-        return self.thaw_lock
-
-    thaw_lock = contextlib.nullcontext()
-
-    def thaw(self, addresses):
-        for q in addresses.tolist():
-            address, blob = self.blobs[int(self.core.entries(np.array([q]))[0])]
-            assert address == q
-            with self.now.data as fd:
-                os.pwrite(fd, zlib.decompress(blob), q * self.size)
-            self.core.set_entry(q, 0)
-        self.thawed += addresses.tolist()
-
-    def close(self):
-        self.array.close()
-        os.close(self.shadow)
-        self.counter.close()
+def _decode_into(out, codec, filter_id, blocks, payload, itemsize) -> None:
+    assert (codec, filter_id, blocks) == (_NUMBER, 0, 0)
+    try:
+        out[:] = zlib.decompress(payload)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
 
 
 @contextlib.contextmanager
-def freezable(path, shape, dtype="f8", chunks_at_once=None, **options):
-    """Create an array whose chunks can be frozen; yield it and its freezer."""
-    array = xa.create(path, shape, dtype, **options)
-    bound = None if chunks_at_once is None else chunks_at_once * array.chunk_bytes
-    freezer = Freezer(array, bound)
+def by_zlib():
+    """Encode and decode by zlib."""
+    before = frozen.encode, frozen.decode_into
+    frozen.encode, frozen.decode_into = encoded, _decode_into
     try:
-        yield array, freezer
+        yield
     finally:
-        freezer.close()
+        frozen.encode, frozen.decode_into = before
+
+
+@contextlib.contextmanager
+def freezing():
+    """Let the chunks of new arrays be frozen."""
+    before = FileStore.__dict__["create"]
+
+    def make(cls, path, header, *rest, **options):
+        if header.version == VERSION:
+            header = header.freezing(ENCODING)
+        return before.__func__(cls, path, header, *rest, **options)
+
+    FileStore.create = classmethod(make)
+    try:
+        yield
+    finally:
+        FileStore.create = before
+
+
+def create(path, shape, dtype="i4", **options):
+    with freezing():
+        return xa.create(path, shape, dtype, **{"chunks": CHUNKS, **options})
+
+
+def make(path, values, *, freeze=True, **options) -> None:
+    """Make an array, all frozen and flushed, and close it."""
+    values = np.asarray(values)
+    with create(path, values.shape, values.dtype, **options) as array:
+        array[...] = values
+        if freeze:
+            table(array).freeze(all_addresses(array))
+        array.flush()
+
+
+def table(array) -> frozen.FrozenTable:
+    return array._store.now.frozen
+
+
+def all_addresses(array):
+    return np.arange(array.axial.size)
+
+
+def elements(array):
+    """Return all elements, whichever chunks are frozen."""
+    chunks, offset = array.chunks, array._store.now.state.offset
+    whole = np.empty([n * c for n, c in zip(array.grid, chunks, strict=True)], array.dtype)
+    chunk = np.empty(chunks, array.dtype)
+    for index in itertools.product(*map(range, array.grid)):
+        table(array).read_into(memoryview(chunk).cast("B"), array.axial.address(index))
+        whole[tuple(slice(i * c, i * c + c) for i, c in zip(index, chunks, strict=True))] = chunk
+    return whole[tuple(slice(o, o + n) for o, n in zip(offset, array.shape, strict=True))]
+
+
+def opened(path: Path):
+    """Return the elements of an array, or None if there is none."""
+    try:
+        with xa.open(path) as array:
+            return array[...] if table(array) is None else elements(array)
+    except xa.errors.MissingError as error:
+        if Path(f"{path}.xmd").exists():
+            raise AssertionError(str(error)) from error
+        return None
+
+
+def put(array, key, values) -> None:
+    """Store to a box, after a thaw of the chunks that it meets."""
+    offset = array._store.now.state.offset
+    spans = [
+        range(((k.start or 0) + o) // c, -(-((n if k.stop is None else k.stop) + o) // c))
+        for k, n, o, c in zip(key, array.shape, offset, array.chunks, strict=True)
+    ]
+    indices = np.array(list(itertools.product(*spans)), np.int64).reshape(-1, array.ndim)
+    if len(indices):
+        table(array).thaw(array.axial.addresses(indices))
+    array[key] = values
+
+
+def append(array, values) -> None:
+    """Append along axis 0, after a thaw of the chunks at the end."""
+    last = array.grid[0] - 1
+    indices = [(last, *rest) for rest in itertools.product(*map(range, array.grid[1:]))]
+    if indices:
+        table(array).thaw(array.axial.addresses(np.array(indices, np.int64)))
+    array.append(values)
+
+
+def put_chunk(array, index, values) -> None:
+    """Write a whole chunk straight to the log."""
+    address = array.axial.address(index)
+    one = encoded(ENCODING, np.ascontiguousarray(values, array.dtype), array.dtype.itemsize)
+    table(array).store_live([address], table(array).append([address], [one]))

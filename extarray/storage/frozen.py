@@ -1,0 +1,852 @@
+"""Frozen chunks of a pair of files that grows: their table in ``.xmd``, their log in ``.xtz``.
+
+A chunk is *raw*, at its place in ``.xta``, or *frozen*: a blob of the log, which is never
+overwritten.  The table says which, by address, in two words (see ``format.frozen``).
+
+Each rule serves a kill or a power cut.  A blob is in its file before the live word leads to it.  A
+flush brings log and ``.xta`` to the disk, then lets the durable words follow, then brings ``.xmd``
+to the disk, and only then makes holes of frozen chunks.  A thaw brings the raw bytes to the disk
+before it clears the live word.  So a live word whose blob is lost can give way to the durable one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray._core._mapping import Counter, MappedWords
+from extarray.common.config import config
+from extarray.common.errors import (
+    ChecksumError,
+    CorruptError,
+    LimitError,
+    StorageError,
+    VersionError,
+)
+from extarray.common.limits import limits
+from extarray.common.system import boot_id
+from extarray.common.threads import run_together
+from extarray.format.blobs import (
+    BLOB_HEAD_BYTES,
+    FILE_HEAD_BYTES,
+    FILL,
+    UNIT,
+    encode_file_head,
+    extents_for,
+)
+from extarray.format.blocks import MOST_SUMS_EXTENTS, BlockKind, Place, sums_capacity
+from extarray.format.constants import SECTOR
+from extarray.format.frozen import (
+    ENTRY_BYTES,
+    RAW,
+    TABLE_ALIGNMENT,
+    TABLE_WORDS,
+    Encoded,
+    check_log_head,
+    decode_frozen_block,
+    decode_head,
+    encode_blob,
+    encode_frozen_block,
+    extent_bytes,
+    extents_of,
+    places_of_words,
+)
+from extarray.grid.chunking import elements_of_chunk, place_of
+from extarray.storage.filesystem import File, family
+from extarray.storage.pair import Pair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
+    from extarray.format.blobs import BlobsBlock
+    from extarray.storage.commits import Committer
+    from extarray.storage.store import Room
+
+__all__ = ["HANDED_ON", "FrozenProvider", "FrozenTable", "decode_into", "encode", "new_log"]
+
+#: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
+HANDED_ON = 1 << 63
+
+# Space of the log that a writer takes at a time.
+_REGION = 1 << 24
+# Bytes of blobs to write, or of raw chunks to hold, at a time.
+_AT_ONCE = 1 << 22
+# Words of the table to look through at a time.
+_WORDS_AT_ONCE = 1 << 16
+_PAGE = 4096
+_NONE = np.empty(0, np.int64)
+
+
+# -- the seam to the codecs ------------------------------------------------------------------------
+
+
+def encode(codec: dict[str, Any], chunk: memoryview, itemsize: int) -> Encoded:
+    """Return a chunk as a codec encodes it, with elements of `itemsize` bytes."""
+    if codec.get("codec") != "raw":
+        raise VersionError(f"this version of extarray cannot encode by {codec.get('codec')!r}")
+    return Encoded(0, 0, 0, bytes(chunk))
+
+
+def decode_into(
+    out: memoryview, codec: int, filter_id: int, blocks: int, payload: memoryview, itemsize: int
+) -> None:
+    """Decode a payload; `out` has the length of a chunk.  Raise ValueError for a wrong payload."""
+    if codec or filter_id or blocks:
+        raise VersionError(
+            f"a chunk is encoded by codec {codec}, which this version of extarray does not know; "
+            "install a newer version"
+        )
+    if len(payload) != len(out):
+        raise ValueError(f"it has {len(payload)} bytes in place of {len(out)}")
+    out[:] = payload
+
+
+# -- the table and the log -------------------------------------------------------------------------
+
+
+def new_log(uuid: bytes, array: bytes) -> bytes:
+    """Return the contents of a new ``.xtz``."""
+    return encode_file_head(uuid, array)
+
+
+class FrozenTable:
+    """The table of frozen chunks of an open pair of files, and the log of their blobs.
+
+    Made by `create`, `load` and `succeed`.  Threads may call everything at the same time, but the
+    caller keeps stores out of chunks that it freezes, and out of frozen ones.
+
+    Attributes
+    ----------
+    extents : list of memoryview
+        The words of each extent as unsigned numbers in the file's byte order: live, durable, live,
+        ...  Read-only for readers.  Extents are added, and replaced only by those of a successor.
+        Empty where hosts keep copies of their own: there only `entries` tells.
+    freezes : Counter
+        Number of freezes; `HANDED_ON` is set in it if another ``.xmd`` has the table now, which
+        `refresh` finds.  A reader of raw bytes compares it before and after.
+    uuid : bytes
+        Of ``.xtz``.
+    forget : callable or None
+        Called with addresses before their raw bytes become holes.
+    """
+
+    def __init__(self, pair: Pair, metadata: File, at: int, block: BlobsBlock) -> None:
+        self._pair, self._metadata, self._at = pair, metadata, at
+        self._header = pair.header
+        self.uuid = block.uuid
+        self.forget: Callable[[NDArray[np.int64]], object] | None = None
+        self.extents: list[memoryview] = []
+        self._words: list[NDArray[np.uint64]] = []
+        self._is_mapped = not metadata.keeps_copies
+        self._places = list(block.extents)
+        self._size, self._given = block.size, block.given
+        self._end = 0
+        self._lock = threading.RLock()
+        self._mended: dict[int, int] = {}  # by a reader, which may not write
+        self._seen = 0  # number of the commit of a state with mended words
+        # Addresses whose live word is newer than their durable one, frozen ones that may have raw
+        # bytes, words on the disk that durable words shall follow, those that have.
+        self._dirty: set[int] = set()
+        self._unpunched: set[int] = set()
+        self._synced: dict[int, int] = {}
+        self._settled: set[int] = set()
+        self._synced_end = 0
+        self._ready: set[tuple[int, int]] = set()  # extents and pages that have disk space
+        self._map()
+        with metadata as fd:
+            is_mapped = self._is_mapped and pair.engine == "mmap"
+            self.freezes = Counter.file(fd, pair.header.freezes_offset, is_mapped)
+
+    # -- beginnings ------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, pair: Pair, commits: Committer, uuid: bytes) -> FrozenTable:
+        """Add the block to a new pair, whose ``.xtz`` has its head."""
+        at = commits.ensure_block(BlockKind.BLOBS)
+        size = pair.blobs.length
+        block = encode_frozen_block(uuid, size, size, [], pair.header.uuid)
+        pair.metadata.write(block, at)
+        found = decode_frozen_block(block, pair.header, pair.metadata.length)
+        assert found is not None
+        self = cls(pair, pair.metadata, at, found)
+        self._end = size
+        return self
+
+    @classmethod
+    def block_of(cls, pair: Pair, metadata: File | None = None) -> tuple[int, BlobsBlock] | None:
+        """Return offset and contents of the block; None if a packed file had the metadata.
+
+        Raises
+        ------
+        CorruptError
+            The block, or its entry in the directory, is damaged.
+        """
+        metadata = pair.metadata if metadata is None else metadata
+        at = pair.blocks().get(BlockKind.BLOBS)
+        if at is None:
+            raise CorruptError("the place of the block for chunks in blobs is damaged")
+        block = decode_frozen_block(metadata.read(SECTOR, at), pair.header, metadata.length)
+        return None if block is None else (at, block)
+
+    @classmethod
+    def load(cls, pair: Pair, at: int, block: BlobsBlock, n_chunks: int) -> FrozenTable:
+        """Take over the table of an open pair, mended where a power cut has lost blobs.
+
+        A live word beyond the end of the log on the disk that leads to no whole blob gives way to
+        the durable one.
+
+        Raises
+        ------
+        CorruptError
+            ``.xtz`` has no head, or that of another file.
+        """
+        check_log_head(pair.blobs.read(FILE_HEAD_BYTES, 0), block.uuid)
+        self = cls(pair, pair.metadata, at, block)
+        length = pair.blobs.length
+        self._end = max(-(-length // UNIT) * UNIT, block.given)
+        is_known = pair.told_place() == Place(boot_id(), *pair.data.identity())
+        if pair.mode == "r+":
+            self.clear_from(n_chunks)
+        self._look_through(is_known and any(boot_id()), length)
+        return self
+
+    def _look_through(self, is_whole: bool, length: int) -> None:
+        """Find words newer than the last flush; mend lost ones, unless all writes are there."""
+        lost: list[tuple[int, int]] = []
+        for addresses, words in self._written():
+            live, durable = words[:, 0], words[:, 1]
+            new = live != durable
+            self._dirty.update(addresses[new].tolist())
+            self._unpunched.update(addresses[new & (live != RAW)].tolist())
+            if is_whole:
+                continue
+            offsets, sizes = places_of_words(live)
+            suspect = new & (sizes > 0) & (offsets + sizes > self._size)
+            for i in np.flatnonzero(suspect).tolist():
+                address = int(addresses[i])
+                is_lost = int(offsets[i] + sizes[i]) > length + UNIT
+                if not is_lost:
+                    try:
+                        decode_head(self._blob(int(live[i])), address, self.uuid)
+                    except ChecksumError:
+                        is_lost = True
+                if is_lost:
+                    lost.append((address, int(durable[i])))
+        if not lost:
+            return
+        if self._pair.mode == "r+":
+            found, words = (np.array(side) for side in zip(*lost, strict=True))
+            self.store_live(found.astype(np.int64), words.astype(np.uint64))
+        else:
+            self._mended, self._seen = dict(lost), self._pair.state.sequence
+            self._cover_mended()
+
+    def _cover_mended(self) -> None:
+        """Put private copies in the place of extents with words that this reader has mended."""
+        if not self._is_mapped or not self._mended:
+            return
+        addresses = np.array(list(self._mended), np.int64)
+        numbers, within = extents_of(addresses)
+        for number in np.unique(numbers).tolist():
+            copy = self._words[number].copy()
+            here = numbers == number
+            copy[TABLE_WORDS * within[here]] = [self._mended[q] for q in addresses[here].tolist()]
+            self._words[number] = copy
+            self.extents[number] = memoryview(copy).cast("B").cast("Q").toreadonly()
+
+    def _map(self) -> None:
+        """Map the extents that are not mapped yet."""
+        if not self._is_mapped:
+            return
+        pair = self._pair
+        writable = pair.mode == "r+" and pair.engine == "mmap"
+        with family("cannot map the metadata of '{}'", pair.path), self._metadata as fd:
+            for number in range(len(self.extents), len(self._places)):
+                n = TABLE_WORDS * sums_capacity(number)
+                words = MappedWords(fd, self._places[number], n, writable)
+                self._words.append(np.frombuffer(words, "<u8"))
+                self.extents.append(memoryview(words).cast("Q"))
+
+    # -- words -----------------------------------------------------------------------------------
+
+    @property
+    def reach(self) -> int:
+        """Number of chunks that the table has room for; those beyond are raw."""
+        return sum(map(sums_capacity, range(len(self._places))))
+
+    @property
+    def end(self) -> int:
+        """Bytes of the log that are in use."""
+        return self._end
+
+    @property
+    def number(self) -> int:
+        """Number of freezes, with the flag `HANDED_ON`."""
+        return self.freezes.value
+
+    @property
+    def regions(self) -> list[tuple[int, int]]:
+        """Offsets and lengths of the extents in ``.xmd``."""
+        return [(at, extent_bytes(number)) for number, at in enumerate(self._places)]
+
+    def entries(self, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return the live words of chunks."""
+        return self._load(addresses, 0)
+
+    def durable(self, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return the durable words of chunks."""
+        return self._load(addresses, 1)
+
+    def _load(self, addresses: NDArray[np.int64], which: int) -> NDArray[np.uint64]:
+        addresses = np.asarray(addresses, np.int64)
+        found = np.zeros(len(addresses), np.uint64)
+        numbers, within = extents_of(addresses)
+        for number in np.unique(numbers).tolist():
+            if number >= len(self._places):
+                continue
+            here = np.flatnonzero(numbers == number)
+            if self._is_mapped:
+                found[here] = self._words[number][TABLE_WORDS * within[here] + which]
+                continue
+            places = self._places[number] + ENTRY_BYTES * within[here] + 8 * which
+            some = np.zeros(len(here), "<u8")
+            self._metadata.read_runs(some.view(np.uint8), places, 8)
+            found[here] = some
+        if self._mended and not self._is_mapped and not which:
+            for i, address in enumerate(addresses.tolist()):
+                found[i] = self._mended.get(address, found[i])
+        return found
+
+    def _store(self, addresses: NDArray[np.int64], words: NDArray[np.uint64], which: int) -> None:
+        """Store words, each in one step; the table reaches the chunks."""
+        numbers, within = extents_of(addresses)
+        by_pwrite = not self._is_mapped or self._pair.engine != "mmap"
+        for number in np.unique(numbers).tolist():
+            here = np.flatnonzero(numbers == number)
+            if by_pwrite:
+                places = self._places[number] + ENTRY_BYTES * within[here] + 8 * which
+                for place, word in zip(places.tolist(), words[here].tolist(), strict=True):
+                    self._metadata.write(word.to_bytes(8, "little"), place)
+            else:
+                self._make_ready(number, within[here])
+                self._words[number][TABLE_WORDS * within[here] + which] = words[here]
+
+    def _make_ready(self, number: int, within: NDArray[np.int64]) -> None:
+        """Give disk space to the pages of words, since a store to a hole may find none."""
+        for page in np.unique(ENTRY_BYTES * within // _PAGE).tolist():
+            if (number, page) in self._ready:
+                continue
+            at = self._places[number] + page * _PAGE
+            failure = self._metadata.reserve(at, _PAGE)
+            if failure == errno.EOPNOTSUPP:
+                self._metadata.write(self._metadata.read(_PAGE, at), at)
+            elif failure:
+                raise OSError(failure, os.strerror(failure))
+            self._ready.add((number, page))
+
+    def store_live(
+        self, addresses: NDArray[np.int64], words: NDArray[np.uint64], is_hole: bool = False
+    ) -> None:
+        """Let the live words of chunks lead to blobs of the log, or to their raw places (0).
+
+        Each word changes in one step.  `is_hole`: the raw places are holes already.
+
+        Raises
+        ------
+        LimitError
+            The table cannot reach the chunks, which stay raw.
+        StorageError
+            There is no space for the words.
+        """
+        addresses = np.asarray(addresses, np.int64)
+        words = np.broadcast_to(np.asarray(words, np.uint64), addresses.shape)
+        if not len(addresses):
+            return
+        if int(addresses.max()) >= self.reach:
+            raise LimitError(
+                f"cannot freeze chunk {int(addresses.max())} of '{self._pair.path}': the file "
+                "system has no files large enough for its table"
+            )
+        with self._lock, family("cannot note frozen chunks of '{}'", self._pair.path):
+            # First: an interrupt must not leave a changed word that no flush looks at.
+            self._dirty.update(addresses.tolist())
+            if not is_hole:
+                self._unpunched.update(addresses[words != RAW].tolist())
+            self._store(addresses, words, 0)
+            self._unpunched.difference_update(addresses[words == RAW].tolist())
+
+    def _written(self, first: int = 0) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+        """Yield addresses from `first` on and their pairs of words, without holes of the table."""
+        for number, at in enumerate(self._places):
+            base = sums_capacity(number) - sums_capacity(0)
+            stop = at + extent_bytes(number)
+            start = at + ENTRY_BYTES * max(0, first - base)
+            for low, high in self._metadata.written(stop):
+                low = max(start, low - low % ENTRY_BYTES)
+                for a in range(low, min(high, stop), ENTRY_BYTES * _WORDS_AT_ONCE):
+                    b = min(high, stop, a + ENTRY_BYTES * _WORDS_AT_ONCE)
+                    data = self._metadata.read(-(-(b - a) // ENTRY_BYTES) * ENTRY_BYTES, a)
+                    words = np.frombuffer(data, "<u8").reshape(-1, TABLE_WORDS).astype(np.uint64)
+                    yield base + (a - at) // ENTRY_BYTES + np.arange(len(words)), words
+
+    def frozen(self, first: int, stop: int) -> NDArray[np.int64]:
+        """Return the addresses of the frozen chunks among first ... stop - 1, which may be many."""
+        found = [_NONE]
+        for addresses, _ in self._written(first):
+            addresses = addresses[addresses < stop]
+            found.append(addresses[self.entries(addresses) != RAW])
+        return np.concatenate(found)
+
+    def clear_from(self, first: int) -> None:
+        """Clear the words of chunks from an address on, which are new when growth reaches them."""
+        with self._lock, family("cannot clear the table of '{}'", self._pair.path):
+            for addresses, words in self._written(first):
+                some = addresses[words.any(axis=1)]
+                if len(some):
+                    for which in range(TABLE_WORDS):
+                        self._store(some, np.zeros(len(some), np.uint64), which)
+                    for known in (self._dirty, self._unpunched, self._settled):
+                        known.difference_update(some.tolist())
+                    for address in some.tolist():
+                        self._synced.pop(address, None)
+
+    # -- room ------------------------------------------------------------------------------------
+
+    def make_room(self, n_chunks: int, commits: Room) -> None:
+        """Extend the table to `n_chunks` chunks, in holes behind all that ``.xmd`` has.
+
+        This comes before the commit of the growth.  No commit takes the room: like those of an
+        optional block, its bytes are never free again.  If the file system has no files that large,
+        the table stays shorter.
+        """
+        wanted = min(extents_for(n_chunks), MOST_SUMS_EXTENTS)
+        if wanted <= len(self._places):
+            return
+        pair = self._pair
+        with self._lock, family("cannot make room for the table of '{}'", pair.path):
+            end = max(commits.free_from, self._metadata.length)
+            places = list(self._places)
+            for number in range(len(places), wanted):
+                at = -(-end // TABLE_ALIGNMENT) * TABLE_ALIGNMENT
+                try:
+                    self._metadata.truncate(at + extent_bytes(number))
+                except OSError as error:
+                    if error.errno not in (errno.EFBIG, errno.EINVAL):
+                        raise
+                    break
+                end = at + extent_bytes(number)
+                places.append(at)
+            commits.blocks_end = max(commits.blocks_end, end)
+            self._write_block(places=places)
+            self._places = places
+            self._map()
+
+    def _write_block(
+        self, size: int | None = None, given: int | None = None, places: list[int] | None = None
+    ) -> None:
+        size = self._size if size is None else size
+        given = self._given if given is None else given
+        places = self._places if places is None else places
+        data = encode_frozen_block(self.uuid, size, given, places, self._header.uuid)
+        self._metadata.write(data, self._at)
+
+    # -- the log ---------------------------------------------------------------------------------
+
+    def append(
+        self, addresses: Sequence[int] | NDArray[np.int64], encoded: Sequence[Encoded]
+    ) -> NDArray[np.uint64]:
+        """Append blobs of chunks to the log; return the words that lead to them.
+
+        On an error the log is as before.
+
+        Raises
+        ------
+        LimitError
+            The log or a blob would be too large.
+        StorageError
+            The disk is full.
+        """
+        pair = self._pair
+        found = np.empty(len(encoded), np.uint64)
+        with self._lock, family("cannot write to '{}'", f"{pair.path}.xtz"):
+            offset, first = self._end, self._end
+            blobs: list[bytes] = []
+            try:
+                for i, (address, one) in enumerate(zip(addresses, encoded, strict=True)):
+                    blob, word = encode_blob(one, int(address), offset, self.uuid)
+                    found[i] = word
+                    blobs.append(blob)
+                    offset += len(blob)
+                    if offset - first >= _AT_ONCE or i + 1 == len(encoded):
+                        self._give(offset)
+                        pair.blobs.write(b"".join(blobs), first)
+                        first, blobs = offset, []
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    pair.blobs.truncate(self._end)  # free the space again
+                raise
+            self._end = offset
+        return found
+
+    def _give(self, end: int) -> None:
+        """Note in the block that the log may be in use up to some end."""
+        if end > self._given:
+            given = -(-end // _REGION) * _REGION
+            self._write_block(given=given)
+            self._given = given
+
+    def freeze(self, addresses: NDArray[np.int64]) -> None:
+        """Encode raw chunks, as the header says, and freeze them.
+
+        Nobody may store to the chunks meanwhile.  Chunks of the fill value get no blob.
+        """
+        pair, size = self._pair, self._header.chunk_bytes
+        step = max(1, _AT_ONCE // size)
+        fill = self._header.fill * (size // len(self._header.fill))
+        raw = memoryview(bytearray(size))
+        addresses = np.asarray(addresses, np.int64)
+        addresses = addresses[self.entries(addresses) == RAW]
+        for low in range(0, len(addresses), step):
+            some = addresses[low : low + step]
+            words = np.full(len(some), FILL, np.uint64)
+            kept, encoded = [], []
+            for i, address in enumerate(some.tolist()):
+                self._read_raw(raw, address)
+                if raw != fill:
+                    kept.append(i)
+                    encoded.append(encode(self._header.encoding, raw, pair.header.dtype.itemsize))
+            words[kept] = self.append(some[kept], encoded)
+            self.store_live(some, words)
+
+    def _read_raw(self, target: memoryview, address: int) -> None:
+        n = self._pair.data.read_into(target, place_of(address, len(target)))
+        if n < len(target):
+            self._pair.check_length()
+            raise StorageError(errno.EIO, "it was truncated", f"{self._pair.path}.xta")
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _blob(self, word: int) -> memoryview:
+        offsets, sizes = places_of_words(np.array([word], np.uint64))
+        return memoryview(self._pair.blobs.read(int(sizes[0]), int(offsets[0])))
+
+    def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None:
+        """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
+
+        Raises
+        ------
+        ChecksumError
+            The blob is damaged; ``chunk`` names the chunk.
+        """
+        fill, size = self._header.fill, len(target)
+        if word == FILL:
+            target[:] = fill * (size // len(fill))
+            return
+        blob = self._blob(word)
+        head = decode_head(blob, address, self.uuid, verify)
+        payload = blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + head.payload_bytes]
+        try:
+            decode_into(
+                target, head.codec, head.filter_id, head.blocks, payload,
+                self._header.dtype.itemsize,
+            )  # fmt: skip
+        except ValueError as error:
+            damaged = ChecksumError(f"the blob of chunk {address} is damaged: {error}")
+            damaged.chunk = address
+            raise damaged from None
+
+    def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
+        """Read a chunk, raw or frozen, into as many bytes as it has."""
+        while True:
+            number = self.number
+            word = int(self.entries(np.array([address]))[0])
+            if word != RAW:
+                self.decode(target, address, word, verify)
+                return
+            self._read_raw(target, address)
+            now = self.number
+            if now == number:
+                return
+            if now & HANDED_ON:
+                self.refresh()
+
+    # -- thaws -----------------------------------------------------------------------------------
+
+    def thaw(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Put frozen chunks back to their raw places; return which were frozen.
+
+        Their space comes first, and one synchronization serves all.  On an error every chunk has
+        its elements; some may be raw.
+
+        Raises
+        ------
+        StorageError
+            The disk is full.
+        """
+        pair, size = self._pair, self._header.chunk_bytes
+        addresses = np.unique(np.asarray(addresses, np.int64))
+        with self._lock:
+            words = self.entries(addresses)
+            addresses, words = addresses[words != RAW], words[words != RAW]
+            if not len(addresses):
+                return addresses
+            chunk = memoryview(bytearray(size))
+            with family("cannot make room for chunks in '{}'", f"{pair.path}.xta"):
+                for start, stop in _in_bytes(addresses, size):
+                    failure = pair.data.reserve(start, stop - start)
+                    if failure not in (0, errno.EOPNOTSUPP):
+                        raise OSError(failure, os.strerror(failure))
+                for address, word in zip(addresses.tolist(), words.tolist(), strict=True):
+                    self.decode(chunk, address, word)
+                    pair.data.write(chunk, place_of(address, size))
+                pair.data.datasync()
+            self.store_live(addresses, np.zeros(len(addresses), np.uint64))
+        return addresses
+
+    def let_go(self, first: int, stop: int) -> None:
+        """Make chunks raw whose elements nobody needs: their raw places count, as they are."""
+        with self._lock:
+            some = self.frozen(first, stop)
+            self.store_live(some, np.zeros(len(some), np.uint64))
+
+    # -- flushes ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], int]:
+        """Return what a synchronization of log and ``.xta`` that begins now brings to the disk."""
+        with self._lock:
+            addresses = np.array(sorted(self._dirty), np.int64)
+            return addresses, self.entries(addresses), self._end
+
+    def sync(self, snapshot: tuple[NDArray[np.int64], NDArray[np.uint64], int]) -> None:
+        """Bring the log to the disk, where ``.xta`` is already, as of a snapshot."""
+        self._pair.blobs.datasync()
+        addresses, words, end = snapshot
+        with self._lock:
+            self._synced.update(zip(addresses.tolist(), words.tolist(), strict=True))
+            self._synced_end = max(self._synced_end, end)
+            same = self.entries(addresses) == words
+            self._dirty.difference_update(addresses[same].tolist())
+
+    def settle(self) -> None:
+        """Let durable words follow, before ``.xmd`` goes to the disk."""
+        with self._lock:
+            if self._synced:
+                addresses = np.array(sorted(self._synced), np.int64)
+                words = np.array([self._synced[q] for q in addresses.tolist()], np.uint64)
+                self._store(addresses, words, 1)
+                self._settled.update(self._synced)
+            if self._synced_end > self._size:
+                self._write_block(size=self._synced_end)
+                self._size = self._synced_end
+            self._synced = {}
+
+    def punch(self) -> None:
+        """Make holes of frozen chunks, once their durable words are on the disk."""
+        pair, size = self._pair, self._header.chunk_bytes
+        with self._lock:
+            addresses = np.array(sorted(self._settled & self._unpunched), np.int64)
+            self._settled = set()
+            # A chunk may have been thawed, or frozen again from raw bytes that no flush has seen.
+            words = self.entries(addresses)
+            addresses = addresses[(words != RAW) & (words == self.durable(addresses))]
+            if not len(addresses):
+                return
+            self.count_freezes()
+            if self.forget is not None:
+                self.forget(addresses)
+            for start, stop in _in_bytes(addresses, size):
+                pair.data.punch(start, stop - start)
+            self._unpunched.difference_update(addresses.tolist())
+
+    def count_freezes(self) -> None:
+        """Raise the number of freezes, so that readers notice that raw bytes go."""
+        self._write_number((self.number + 1) % HANDED_ON)
+
+    def _write_number(self, number: int) -> None:
+        self._metadata.write(number.to_bytes(8, "little"), self._header.freezes_offset)
+
+    def seal(self) -> None:
+        """Note the exact end of the log, as a writer does that ends."""
+        with self._lock:
+            if self._given != self._end:
+                self._write_block(given=self._end)
+                self._given = self._end
+
+    # -- other files -----------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Take up extents that the writer has added, or the table of a successor ``.xmd``."""
+        pair = self._pair
+        if self.number & HANDED_ON:
+            self._follow()
+            return
+        if self._metadata is not pair.metadata:
+            return  # the successor's, already
+        with self._lock, contextlib.suppress(CorruptError):  # a writer may be at work
+            found = self.block_of(pair)
+            if found is None:
+                return
+            self._at, block = found
+            if self._mended and pair.state.sequence != self._seen:
+                # A writer has come, and has mended them, too.
+                self._mended, self.extents, self._words = {}, [], []
+            self._size = block.size
+            if len(block.extents) > len(self._places) or not self.extents:
+                self._places = list(block.extents)
+                self._map()
+
+    def _follow(self) -> None:
+        """Take the table from the ``.xmd`` that has the name now, with more axes."""
+        pair, other = self._pair, Pair(Path(self._pair.absolute))
+        try:
+            other.open_metadata()
+            header = other.header
+            if (header.uuid, header.chunk_bytes) != (self._header.uuid, self._header.chunk_bytes):
+                return  # replaced
+            found = self.block_of(other)
+            if found is None:
+                return
+            at, block = found
+            with other.metadata as fd:
+                is_mapped = self._is_mapped and pair.engine == "mmap"
+                freezes = Counter.file(fd, header.freezes_offset, is_mapped)
+            self._metadata, other.metadata = other.metadata, File()
+            self._header, self._at, self._places = header, at, list(block.extents)
+            self._mended, self.extents, self._words = {}, [], []
+            self._map()
+            self.freezes = freezes  # last: whoever compares it finds the table
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        finally:
+            other.close()
+
+    def successor(self) -> FrozenTable:
+        """Return the table in the ``.xmd`` that the pair has now."""
+        pair = self._pair
+        found = self.block_of(pair)
+        if found is None:
+            raise CorruptError(f"'{pair.path}.xmd' has no table of frozen chunks")
+        new = FrozenTable(pair, pair.metadata, *found)
+        new.forget, new._end, new._given = self.forget, self._end, max(self._given, new._given)
+        with self._lock:
+            new._dirty, new._unpunched = set(self._dirty), set(self._unpunched)
+            new._synced, new._synced_end = dict(self._synced), self._synced_end
+            new._settled = set(self._settled)
+        return new
+
+    def for_reader(self) -> FrozenTable:
+        """Return the table for a forked child, which has its own descriptor of ``.xmd``."""
+        found = self.block_of(self._pair)
+        if found is None:
+            raise CorruptError(f"'{self._pair.path}.xmd' has no table of frozen chunks")
+        new = FrozenTable(self._pair, self._pair.metadata, *found)
+        new._end = self._end
+        return new
+
+    def hand_on(self) -> None:
+        """Tell readers of this ``.xmd`` that another one has the table now."""
+        self._write_number(self.number | HANDED_ON)
+
+    def block_for(self, array: bytes, places: list[int]) -> bytes:
+        """Return the block of another ``.xmd`` with the table at other offsets."""
+        return encode_frozen_block(self.uuid, self._size, self._given, places, array)
+
+    def places_behind(self, end: int) -> list[int]:
+        """Return offsets for the extents of another ``.xmd`` whose other bytes end there."""
+        places = []
+        for number in range(len(self._places)):
+            at = -(-end // TABLE_ALIGNMENT) * TABLE_ALIGNMENT
+            places.append(at)
+            end = at + extent_bytes(number)
+        return places
+
+    def copy_to(self, file: File, places: list[int]) -> None:
+        """Copy the words to the extents of a successor, at their offsets, without holes."""
+        if places:
+            last = len(places) - 1
+            file.truncate(places[last] + extent_bytes(last))
+        for number, (at, new) in enumerate(zip(self._places, places, strict=True)):
+            stop = at + extent_bytes(number)
+            for low, high in self._metadata.written(stop):
+                for a in range(max(low, at), high, _AT_ONCE):
+                    file.write(self._metadata.read(min(high, a + _AT_ONCE) - a, a), new + a - at)
+
+
+def _in_bytes(addresses: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of bytes that chunks with rising addresses take."""
+    if len(addresses):
+        for run in np.split(addresses, np.flatnonzero(np.diff(addresses) > 1) + 1):
+            yield place_of(int(run[0]), size), place_of(int(run[-1]) + 1, size)
+
+
+# -- chunks for readers ----------------------------------------------------------------------------
+
+
+class FrozenProvider:
+    """Brings chunks, frozen or raw, into a shadow; see `Provider`.
+
+    Parameters
+    ----------
+    pair : Pair
+    shadow : File
+        As `make_shadow` returns it.
+    axial : Axial
+        For messages about damaged chunks.
+    """
+
+    def __init__(self, pair: Pair, shadow: File, axial: Axial) -> None:
+        self._pair, self._shadow, self._axial = pair, shadow, axial
+        self._size = pair.header.chunk_bytes
+
+    def provide(self, addresses: NDArray[np.int64]) -> None:
+        """Write chunks to their places in the shadow, on several threads if there are many."""
+        n = len(addresses)
+        shares = min(config.threads, n, max(1, n * self._size // limits.share_bytes))
+        edges = [n * i // shares for i in range(shares + 1)] if n else []
+        run_together(
+            [partial(self._bring, addresses[a:b].tolist()) for a, b in itertools.pairwise(edges)]
+        )
+
+    def _bring(self, addresses: list[int]) -> None:
+        chunk = memoryview(bytearray(self._size))
+        table = self._pair.frozen
+        assert table is not None
+        for address in addresses:
+            try:
+                table.read_into(chunk, address, self._pair.verify != "never")
+            except ChecksumError as error:
+                raise self._told(error) from None
+            self._shadow.write(chunk, place_of(address, self._size))
+
+    def ahead(self, addresses: NDArray[np.int64]) -> None:
+        """Do nothing: the system reads ahead in a local file."""
+
+    def evict(self, addresses: NDArray[np.int64]) -> None:
+        """Give back the memory of chunks."""
+        for start, stop in _in_bytes(addresses, self._size):
+            self._shadow.punch(start, stop - start)
+
+    def _told(self, error: ChecksumError) -> ChecksumError:
+        """Return an error about a chunk that tells which elements are lost."""
+        pair = self._pair
+        state, index = pair.state, self._axial.index(error.chunk)
+        box = elements_of_chunk(index, pair.header.chunks, state.offset, state.shape)
+        text = ", ".join(f"{s.start}:{s.stop}" for s in box)
+        what = f"its elements are [{text}]"
+        if any(s.start == s.stop for s in box):
+            what = "it has no elements within the bounds"
+        name = f"{pair.path}.xtz"
+        told = ChecksumError(f"{error} in '{name}'; {what}; restore the file from a copy")
+        told.filename, told.chunk, told.box = name, error.chunk, box
+        return told

@@ -1,0 +1,841 @@
+"""Frozen chunks of arrays that grow: table, log, flushes, thaws, and their three files."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import shutil
+import signal
+
+import frozen_chunks
+import numpy as np
+import pytest
+from frozen_chunks import (
+    all_addresses,
+    append,
+    create,
+    elements,
+    make,
+    opened,
+    put,
+    put_chunk,
+    table,
+)
+from injected import at_every_place, needs_no_tracing
+
+import extarray as xa
+from extarray.common.limits import limits
+from extarray.format.frozen import decode_frozen_block
+from extarray.storage import commits, filesystem, frozen, names, space
+from extarray.storage.blobs import make_shadow
+from extarray.storage.filesystem import File
+
+VALUES = np.arange(1, 121, dtype="i4").reshape(10, 12)
+# Of chunks that take a page each, which can become a hole.
+LARGE = np.arange(1, 64 * 96 + 1, dtype="i4").reshape(64, 96)
+PAGE = (32, 32)
+ENGINES = ("mmap", "pread")
+
+
+@pytest.fixture(autouse=True)
+def by_zlib():
+    with frozen_chunks.by_zlib():
+        yield
+
+
+def files(folder):
+    return sorted(file.name for file in folder.iterdir())
+
+
+def is_hollow(array, address):
+    size = array._store.now.header.chunk_bytes
+    return array._store.now.data.read(size, address * size).count(0) == size
+
+
+# -- freezing and thawing --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_frozen_chunks_keep_their_elements(path, engine, sparse):
+    with create(path, (10, 12), engine=engine, sparse=sparse) as a:
+        a[...] = VALUES
+        every = all_addresses(a)
+        table(a).freeze(every)
+        assert (table(a).entries(every) > 1).all()
+        assert np.array_equal(elements(a), VALUES)
+        put(a, np.s_[3:5, 4:7], -1)
+        expected = VALUES.copy()
+        expected[3:5, 4:7] = -1
+        assert np.array_equal(elements(a), expected)
+        put_chunk(a, (2, 0), np.full((4, 5), 7))
+        expected[8:, :5] = 7
+        assert np.array_equal(elements(a), expected)
+        a.flush()
+        thawed = a.axial.addresses(np.array([[0, 0], [0, 1], [1, 0], [1, 1]]))
+        live = table(a).entries(every)
+        assert np.array_equal(table(a).durable(every), live)
+        assert sorted(every[live == 0]) == sorted(thawed)
+    with xa.open(path, engine=engine) as a:
+        assert np.array_equal(elements(a), expected)
+    with xa.open(path, "r+", engine=engine) as a:
+        frozen_ones = table(a).frozen(0, a.axial.size)
+        assert np.array_equal(table(a).thaw(all_addresses(a)), frozen_ones)
+        assert np.array_equal(a[...], expected)
+
+
+def test_chunks_of_the_fill_value_have_no_blob(path):
+    with create(path, (8, 10), fill_value=3) as a:
+        a[:4] = 5
+        table(a).freeze(all_addresses(a))
+        assert sorted(table(a).entries(all_addresses(a)).tolist())[:2] == [1, 1]
+        assert elements(a).tolist() == [[5] * 10] * 4 + [[3] * 10] * 4
+        a.flush()
+        put(a, np.s_[6:7, 0:1], 9)
+        assert elements(a)[6].tolist() == [9] + [3] * 9
+
+
+@pytest.mark.parametrize("fill", [0, 3])
+def test_a_flush_makes_holes_of_what_is_frozen_and_a_thaw_fills_them(path, fill):
+    chunks = (64, 64)
+    x = np.arange(1, 1 + 128 * 64, dtype="i4").reshape(128, 64)
+    with create(path, x.shape, chunks=chunks, fill_value=fill) as a:
+        a[...] = x
+        before = os.stat(f"{path}.xta").st_blocks
+        forgotten = []
+        table(a).forget = forgotten.extend
+        table(a).freeze(np.arange(1))
+        assert not is_hollow(a, 0)
+        assert (table(a).number, forgotten) == (0, [])
+        a.flush()
+        assert is_hollow(a, 0)
+        assert not is_hollow(a, 1)
+        assert (table(a).number, forgotten) == (1, [0])
+        assert os.stat(f"{path}.xta").st_blocks < before
+        a.flush()
+        assert table(a).number == 1
+        table(a).thaw(np.arange(2))
+        assert np.array_equal(a[...], x)
+        a.flush()
+        assert np.array_equal(a[...], x)
+        assert not table(a).durable(np.arange(2)).any()
+
+
+def test_what_was_thawed_before_the_flush_keeps_its_bytes(path):
+    with create(path, LARGE.shape, chunks=PAGE) as a:
+        a[...] = LARGE
+        table(a).freeze(all_addresses(a))
+        put(a, np.s_[:32, :64], LARGE[:32, :64] + 1)
+        a.flush()
+        where = {i: is_hollow(a, a.axial.address(i)) for i in np.ndindex(2, 3)}
+        assert [i for i, hollow in where.items() if not hollow] == [(0, 0), (0, 1)]
+        expected = LARGE.copy()
+        expected[:32, :64] += 1
+        assert np.array_equal(elements(a), expected)
+
+
+def test_a_chunk_frozen_again_after_the_sync_is_no_hole_yet(path, monkeypatch):
+    """Its live word may be lost, and the durable one says that it is raw."""
+    with create(path, LARGE.shape, chunks=PAGE) as a:
+        a[...] = LARGE
+        a.flush()
+        table(a).freeze(np.arange(2))
+        settle = frozen.FrozenTable.settle
+
+        def late(self):
+            put(a, np.s_[0:1, 0:1], 77)
+            monkeypatch.undo()
+            table(a).freeze(np.arange(2))
+            settle(self)
+
+        monkeypatch.setattr(frozen.FrozenTable, "settle", late)
+        a.flush()
+        again = a.axial.address((0, 0))
+        assert not is_hollow(a, again)
+        a.flush()
+        assert is_hollow(a, again)
+        assert elements(a)[0, 0] == 77
+
+
+def test_arrays_without_frozen_chunks_have_two_files(path, tmp_path):
+    with xa.create(path, (4,), "i4") as a:
+        assert table(a) is None
+        assert a._store.now.header.version == (2, 1)
+    assert files(tmp_path) == ["scene.xmd", "scene.xta"]
+
+
+# -- growth, cuts, axes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_table_grows_before_the_commit_of_growth(path, engine):
+    with (
+        create(path, (2, 3), chunks=(1, 1), engine=engine) as a,
+        xa.open(path, engine=engine) as reader,
+    ):
+        a[...] = [[1, 2, 3], [4, 5, 6]]
+        table(a).freeze(all_addresses(a))
+        assert np.array_equal(elements(reader), a[...])
+        assert table(a).reach == 1024
+        a.append(np.arange(6000).reshape(2000, 3))
+        assert table(a).reach == 1024 * 7
+        assert all(at % 4096 == 0 for at, _ in table(a).regions)
+        table(a).freeze(all_addresses(a))
+        a.flush()
+        assert table(reader).reach == 1024
+        reader.refresh()
+        assert table(reader).reach == table(a).reach
+        assert len(table(reader).extents) == len(table(a).extents) == 3
+        expected = np.vstack([[[1, 2, 3], [4, 5, 6]], np.arange(6000).reshape(2000, 3)])
+        assert np.array_equal(elements(reader), expected)
+        assert table(reader).extents[1].readonly
+    with xa.open(path, "r+", engine=engine) as a:
+        assert np.array_equal(elements(a), expected)
+        a.attrs["long"] = "x" * 5000  # room behind the table
+        a.append(np.zeros((1, 3), "i4"))
+        assert np.array_equal(elements(a)[:-1], expected)
+    assert xa.open(path).attrs["long"] == "x" * 5000
+
+
+def test_the_table_of_a_huge_sparse_array_takes_no_space(path):
+    with create(path, (2**20, 2**20), "u1", chunks=(16, 16), sparse=True) as a:
+        a[-1, -1] = 5
+        last = a.axial.size - 1
+        table(a).freeze(np.array([last]))
+        a.flush()
+        assert table(a).frozen(0, a.axial.size).tolist() == [last]
+    assert os.stat(f"{path}.xmd").st_blocks * 512 < 1 << 20
+    with xa.open(path, "r+") as a:
+        table(a).thaw(table(a).frozen(0, a.axial.size))
+        assert a[-1, -1] == 5
+
+
+def test_a_file_system_without_files_that_large_leaves_chunks_raw(path, monkeypatch):
+    truncate = File.truncate
+
+    def refuse(self, length):
+        if ".xmd" in self.name and length > 1 << 16:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        truncate(self, length)
+
+    monkeypatch.setattr(File, "truncate", refuse)
+    with create(path, (5000,), "i4", chunks=1) as a:
+        a[...] = np.arange(5000)
+        reach = table(a).reach
+        assert 1024 <= reach < 5000
+        table(a).freeze(np.arange(reach))
+        with pytest.raises(xa.errors.LimitError, match="large enough"):
+            table(a).freeze(np.array([reach]))
+        assert np.array_equal(elements(a), np.arange(5000))
+
+
+def test_cut_elements_do_not_come_back(path):
+    with create(path, (10, 12)) as a:
+        a[...] = VALUES
+        table(a).freeze(all_addresses(a))
+        a.flush()
+        a.resize((4, 10))
+        assert np.array_equal(elements(a), VALUES[:4, :10])
+        a.resize((10, 12))
+        expected = np.zeros((10, 12), "i4")
+        expected[:4, :10] = VALUES[:4, :10]
+        assert np.array_equal(elements(a), expected)
+        a.flush()
+        assert np.array_equal(elements(a), expected)
+
+
+def test_words_of_chunks_that_growth_did_not_reach_are_cleared(path, monkeypatch):
+    with create(path, (4, 5)) as a:
+        a[...] = 1
+
+        def stopped(*args):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(a._store, "commit", stopped)
+        reserve = a._store.reserve
+
+        def and_freeze(old, new, runs=None):
+            reserve(old, new, runs)
+            word = table(a).append([1], [frozen_chunks.encoded({}, b"\1" * 80, 4)])
+            table(a).store_live([1], word)
+
+        monkeypatch.setattr(a._store, "reserve", and_freeze)
+        with pytest.raises(KeyboardInterrupt):
+            a.extend(0, 4)
+        monkeypatch.undo()
+        a.extend(0, 4)
+        assert elements(a).tolist() == [[1] * 5] * 4 + [[0] * 5] * 4
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_new_axis_takes_the_table_along(path, engine):
+    make(path, VALUES, engine=engine)
+    with xa.open(path, "r+", engine=engine) as a, xa.open(path, engine=engine) as reader:
+        a.add_axis()
+        assert np.array_equal(elements(a), VALUES[None])
+        a.append(VALUES[None] + 1)
+        table(a).freeze(all_addresses(a))
+        a.flush()
+        expected = np.stack([VALUES, VALUES + 1])
+        assert np.array_equal(elements(a), expected)
+        # Its own metadata are another file, whose table does not change any more.
+        assert table(reader).number & frozen.HANDED_ON
+        table(a).thaw(all_addresses(a))
+        table(reader).refresh()
+        assert np.array_equal(elements(reader), VALUES)
+        assert not table(reader).entries(np.arange(4)).any()
+        reader.refresh()
+        assert np.array_equal(elements(reader), expected)
+    assert np.array_equal(opened(path), expected)
+
+
+def test_larger_chunks_on_a_new_axis(path):
+    with create(path, (3, 5)) as a:
+        a[...] = VALUES[:3, :5]
+        table(a).freeze(all_addresses(a))
+        a.flush()
+        a.add_axis(chunk=3)
+        assert np.array_equal(a[...], VALUES[None, :3, :5])
+        table(a).freeze(all_addresses(a))
+        assert np.array_equal(elements(a), VALUES[None, :3, :5])
+
+
+# -- readers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_reader_sees_each_freeze_and_thaw(path, engine):
+    with create(path, (10, 12)) as a, xa.open(path, engine=engine) as reader:
+        a[...] = VALUES
+        for _ in range(3):
+            table(a).freeze(all_addresses(a))
+            a.flush()
+            assert np.array_equal(elements(reader), VALUES)
+            table(a).thaw(np.arange(0, 9, 2))
+            assert np.array_equal(elements(reader), VALUES)
+        assert table(reader).number == 3
+
+
+def test_a_raw_copy_is_repeated_if_the_chunk_is_frozen_meanwhile(path, monkeypatch):
+    with create(path, LARGE.shape, chunks=PAGE) as a, xa.open(path) as reader:
+        a[...] = LARGE
+        read_raw, calls = frozen.FrozenTable._read_raw, []
+
+        def late(self, target, address):
+            calls.append(address)
+            if self is table(reader) and len(calls) == 1:
+                table(a).freeze(np.array([address]))
+                a.flush()  # makes the hole
+                calls[:] = [address]
+            read_raw(self, target, address)
+
+        monkeypatch.setattr(frozen.FrozenTable, "_read_raw", late)
+        out = np.empty(PAGE, "i4")
+        table(reader).read_into(memoryview(out).cast("B"), 0)
+        assert np.array_equal(out, LARGE[:32, :32])
+        assert is_hollow(a, 0)
+
+
+def test_an_old_state_reads_on_beside_later_ones(path):
+    with create(path, (10, 12)) as a, xa.open(path) as reader:
+        a[...] = VALUES
+        with xa.open(path) as old:
+            table(a).freeze(all_addresses(a))
+            append(a, VALUES)
+            table(a).freeze(all_addresses(a))
+            a.flush()
+            assert np.array_equal(elements(old), VALUES)
+            reader.refresh()
+            assert np.array_equal(elements(reader), np.vstack([VALUES, VALUES]))
+
+
+def test_a_forked_child_reads(path, forked_child):
+    with create(path, (10, 12)) as a:
+        a[...] = VALUES
+        table(a).freeze(all_addresses(a))
+        a.flush()
+
+        def look():
+            assert a.mode == "r"
+            assert np.array_equal(elements(a), VALUES)
+
+        forked_child(look)
+        table(a).thaw(np.arange(3))
+        assert np.array_equal(elements(a), VALUES)
+
+
+@pytest.fixture
+def forked_child():
+    def run(function):
+        pid = os.fork()
+        if not pid:
+            try:
+                function()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
+
+    return run
+
+
+@pytest.mark.parametrize("share_bytes", [1, 1 << 30])
+def test_a_provider_brings_chunks_into_a_shadow(path, monkeypatch, share_bytes):
+    monkeypatch.setattr(limits, "share_bytes", share_bytes)
+    make(path, VALUES)
+    with xa.open(path, "r+") as a:
+        table(a).thaw(np.arange(2))
+    with xa.open(path) as a:
+        pair = a._store.now
+        shadow = make_shadow(pair.state.data_bytes, pair.header.uuid)
+        provider = frozen.FrozenProvider(pair, shadow, a.axial)
+        every = all_addresses(a)
+        provider.provide(every)
+        with xa.open(path) as b:
+            for address in every.tolist():
+                chunk = np.empty((4, 5), "i4")
+                table(b).read_into(memoryview(chunk).cast("B"), address)
+                assert shadow.read(80, 80 * address) == chunk.tobytes()
+        provider.evict(every)
+        shadow.close()
+
+
+def test_a_damaged_blob_is_named_with_its_elements(path):
+    make(path, VALUES)
+    with xa.open(path) as a:
+        address = a.axial.address((1, 2))
+        word = int(table(a).entries([address])[0])
+    with open(f"{path}.xtz", "r+b") as file:
+        file.seek((word >> 24) * 64 + 40)
+        file.write(b"????")
+    with xa.open(path) as a:
+        pair = a._store.now
+        shadow = make_shadow(pair.state.data_bytes, pair.header.uuid)
+        provider = frozen.FrozenProvider(pair, shadow, a.axial)
+        provider.provide(np.delete(all_addresses(a), address))
+        with pytest.raises(xa.errors.ChecksumError, match=r"chunk .* \[4:8, 10:12\]") as caught:
+            provider.provide(np.array([address]))
+        assert caught.value.chunk == address
+        shadow.close()
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def test_a_missing_or_foreign_log_is_told(path, tmp_path):
+    make(path, VALUES)
+    make(tmp_path / "other", VALUES)
+    os.rename(f"{path}.xtz", tmp_path / "kept")
+    with pytest.raises(xa.errors.MissingError, match="file of frozen chunks is missing"):
+        xa.open(path)
+    for foreign in (tmp_path / "other.xtz", tmp_path / "other.xta"):
+        shutil.copy(foreign, f"{path}.xtz")
+        for mode in ("r", "r+"):
+            with pytest.raises(xa.errors.PartnerError, match="put the files of one array"):
+                xa.open(path, mode)
+    os.replace(tmp_path / "kept", f"{path}.xtz")
+    assert np.array_equal(opened(path), VALUES)
+
+
+def test_files_that_were_copied_open(path, tmp_path):
+    make(path, VALUES)
+    for suffix in (".xmd", ".xta", ".xtz"):
+        shutil.copy(f"{path}{suffix}", tmp_path / f"b{suffix}")
+    with xa.open(tmp_path / "b", "r+") as b:
+        assert np.array_equal(elements(b), VALUES)
+        table(b).thaw(all_addresses(b))
+        b[...] = 1
+    assert np.array_equal(opened(path), VALUES)
+
+
+def test_three_files_move_and_go_together(path, tmp_path):
+    make(path, VALUES)
+    with xa.open_group(tmp_path, "r+") as group:
+        group.move("scene", "inner/new")
+    assert files(tmp_path) == ["inner"]
+    assert files(tmp_path / "inner") == ["new.xmd", "new.xta", "new.xtz"]
+    assert np.array_equal(opened(tmp_path / "inner/new"), VALUES)
+    with xa.open_group(tmp_path, "r+") as group:
+        del group["inner/new"]
+    assert files(tmp_path / "inner") == []
+
+
+def test_replacing_by_an_array_without_frozen_chunks_leaves_no_log(path, tmp_path):
+    make(path, VALUES)
+    with xa.open(path) as reader:
+        xa.from_array(VALUES + 1, path, overwrite=True).close()
+        assert files(tmp_path) == ["scene.xmd", "scene.xta"]
+        assert np.array_equal(elements(reader), VALUES)
+    make(path, VALUES + 2, overwrite=True)
+    assert files(tmp_path) == ["scene.xmd", "scene.xta", "scene.xtz"]
+    xa.from_array(VALUES + 3, tmp_path / "plain").close()
+    with xa.open(tmp_path / "plain", "r+") as plain:
+        plain._store.move(path, True)
+    assert files(tmp_path) == ["scene.xmd", "scene.xta"]
+    assert np.array_equal(opened(path), VALUES + 3)
+
+
+def test_a_log_that_a_replaced_array_left_goes_later(path, tmp_path, monkeypatch):
+    make(path, VALUES)
+    shutil.copy(f"{path}.xtz", tmp_path / "kept")
+    xa.from_array(VALUES, path, overwrite=True).close()
+    os.rename(tmp_path / "kept", f"{path}.xtz")
+    (tmp_path / "other.xtz").write_bytes(b"no log at all")
+    xa.from_array(VALUES, tmp_path / "other").close()
+    monkeypatch.setattr(names, "_next_looks", {})
+    for name in (path, tmp_path / "other"):
+        xa.open(name, "r+").close()
+    assert files(tmp_path) == ["other.xmd", "other.xta", "other.xtz", "scene.xmd", "scene.xta"]
+
+
+def test_a_taken_name_of_the_log_is_refused(path, tmp_path):
+    (tmp_path / "scene.xtz").write_bytes(b"mine")
+    with pytest.raises(xa.errors.ExistsError, match="already exists"):
+        create(path, (3,), chunks=2)
+    assert files(tmp_path) == ["scene.xtz"]
+    create(path, (3,), chunks=2, overwrite=True).close()
+    assert files(tmp_path) == ["scene.xmd", "scene.xta", "scene.xtz"]
+
+
+def test_a_move_over_a_copy_keeps_both_apart(path, tmp_path):
+    make(path, VALUES)
+    for suffix in (".xmd", ".xta", ".xtz"):
+        shutil.copy(f"{path}{suffix}", tmp_path / f"b{suffix}")
+    with xa.open(tmp_path / "b", "r+") as b:
+        append(b, VALUES)
+    with xa.open(tmp_path / "b", "r+") as b, xa.open(path, "r+") as replaced:
+        b._store.move(path, True, replaced._store)
+    assert files(tmp_path) == ["scene.xmd", "scene.xta", "scene.xtz"]
+    assert np.array_equal(opened(path), np.vstack([VALUES, VALUES]))
+
+
+def test_copies_do_not_freeze(path, tmp_path):
+    """They are made without the codec of the source."""
+    make(path, VALUES, freeze=False)
+    with xa.open(path) as a:
+        a.copy(tmp_path / "b").close()
+    assert np.array_equal(opened(tmp_path / "b"), VALUES)
+    assert not (tmp_path / "b.xtz").exists()
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def refuse(*args):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(path, monkeypatch):
+    with create(path, (10, 12)) as a:
+        a[...] = VALUES
+        table(a).freeze(np.arange(3))
+        end, words = table(a).end, table(a).entries(all_addresses(a))
+        write = File.write
+
+        def half(self, data, offset):
+            if self.name.endswith(".xtz"):
+                write(self, data[: len(data) // 2], offset)
+                refuse()
+            write(self, data, offset)
+
+        monkeypatch.setattr(File, "write", half)
+        with pytest.raises(xa.errors.StorageError, match=r"scene\.xtz") as caught:
+            table(a).freeze(all_addresses(a))
+        assert caught.value.errno == errno.ENOSPC
+        monkeypatch.undo()
+        assert (table(a).end, os.stat(f"{path}.xtz").st_size) == (end, end)
+        assert np.array_equal(table(a).entries(all_addresses(a)), words)
+        assert np.array_equal(elements(a), VALUES)
+        table(a).freeze(all_addresses(a))
+        a.flush()
+        assert np.array_equal(elements(a), VALUES)
+
+
+@pytest.mark.parametrize("step", ["reserve", "write", "datasync"])
+def test_a_full_disk_stops_a_thaw_and_loses_nothing(path, monkeypatch, step):
+    make(path, VALUES)
+    with xa.open(path, "r+") as a:
+        real = getattr(File, step)
+
+        def fail(self, *args):
+            if self.name.endswith(".xta"):
+                if step == "reserve":
+                    return errno.ENOSPC
+                refuse()
+            return real(self, *args)
+
+        monkeypatch.setattr(File, step, fail)
+        with pytest.raises(xa.errors.StorageError) as caught:
+            table(a).thaw(all_addresses(a))
+        assert caught.value.errno == errno.ENOSPC
+        monkeypatch.undo()
+        assert table(a).entries(all_addresses(a)).all()
+        assert np.array_equal(elements(a), VALUES)
+        table(a).thaw(all_addresses(a))
+        assert np.array_equal(a[...], VALUES)
+
+
+def test_a_flush_that_fails_makes_no_holes(path, monkeypatch):
+    with create(path, LARGE.shape, chunks=PAGE) as a:
+        a[...] = LARGE
+        table(a).freeze(all_addresses(a))
+        for suffix in (".xta", ".xtz", ".xmd"):
+            datasync = File.datasync
+
+            def fail(self, suffix=suffix, datasync=datasync):
+                if self.name.endswith(suffix):
+                    raise OSError(errno.EIO, "no disk")
+                datasync(self)
+
+            monkeypatch.setattr(File, "datasync", fail)
+            with pytest.raises(xa.errors.StorageError):
+                a.flush()
+            monkeypatch.undo()
+            assert table(a).number == 0
+            assert not is_hollow(a, 0)
+        a.flush()
+        assert is_hollow(a, 0)
+        assert np.array_equal(elements(a), LARGE)
+
+
+def test_no_space_for_words_leaves_chunks_raw(path, monkeypatch):
+    with create(path, (10, 12), engine="mmap") as a:
+        a[...] = VALUES
+        reserve = File.reserve
+
+        def full(self, *args):
+            return errno.ENOSPC if self.name.endswith(".xmd") else reserve(self, *args)
+
+        monkeypatch.setattr(File, "reserve", full)
+        with pytest.raises(xa.errors.StorageError):
+            table(a).freeze(all_addresses(a))
+        monkeypatch.undo()
+        assert not table(a).entries(all_addresses(a)).any()
+        assert np.array_equal(elements(a), VALUES)
+
+
+@pytest.mark.parametrize("place", [0, 4, 24, 100])
+def test_a_damaged_block_is_told(path, place):
+    make(path, VALUES)
+    with xa.open(path) as a:
+        at, _ = frozen.FrozenTable.block_of(a._store.now)
+        header, length = a._store.now.header, a._store.now.metadata.length
+    with open(f"{path}.xmd", "r+b") as file:
+        file.seek(at)
+        block = bytearray(file.read(512))
+        assert decode_frozen_block(bytes(block), header, length).words == 2
+        block[place] ^= 1
+        file.seek(at)
+        file.write(block)
+    for mode in ("r", "r+"):
+        with pytest.raises(xa.errors.CorruptError, match="block for chunks in blobs is damaged"):
+            xa.open(path, mode)
+
+
+# -- kills -----------------------------------------------------------------------------------------
+
+
+def work(path, model):
+    """Freeze, thaw, write, append and flush; yield the possible elements after each step."""
+    with xa.open(path, "r+") as a:
+        table(a).freeze(np.arange(4))
+        yield model
+        a.flush()
+        yield model
+        model = model.copy()
+        model[2:6, 3:8] = 99
+        put(a, np.s_[2:6, 3:8], 99)
+        yield model
+        put_chunk(a, (2, 0), np.full((4, 5), 55))
+        model = model.copy()
+        model[8:, :5] = 55
+        yield model
+        a.flush()
+        yield model
+        append(a, VALUES)
+        model = np.vstack([model, VALUES])
+        yield model
+        table(a).freeze(all_addresses(a))
+        a.flush()
+        yield model
+
+
+@pytest.mark.slow
+@needs_no_tracing
+@pytest.mark.parametrize("engine", ENGINES)
+def test_kills_at_every_place_lose_nothing(path, tmp_path, engine):
+    """Each child is killed at one place; the parent knows which step it was in."""
+    modules = (frozen, commits, space)
+    make(tmp_path / "kept", VALUES, engine=engine)
+    progress = os.memfd_create("progress")
+    stride = 1 if os.environ.get("EXTARRAY_TEST_FAULTS") == "all" else 7
+    kills = 0
+    for number in itertools.count(1, stride):
+        for suffix in (".xmd", ".xta", ".xtz"):
+            shutil.copy(tmp_path / f"kept{suffix}", f"{path}{suffix}")
+        os.pwrite(progress, bytes(1), 0)
+        pid = os.fork()
+        if not pid:
+            seen = 0
+
+            def kill(place, last=number):
+                nonlocal seen
+                seen += 1
+                if seen == last:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            try:
+                with at_every_place(kill, *modules):
+                    for step, _ in enumerate(work(path, VALUES)):
+                        os.pwrite(progress, bytes([step + 1]), 0)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        status = os.waitpid(pid, 0)[1]
+        assert status == 0 or os.WIFSIGNALED(status)
+        done = os.pread(progress, 1, 0)[0]
+        spare = tmp_path / "model"
+        make(spare, VALUES, overwrite=True)
+        states = [VALUES, *work(spare, VALUES)]
+        found = opened(path)
+        possible = states[done : done + 2]
+        shapes = {state.shape for state in possible}
+        assert found.shape in shapes, (number, done)
+        same = np.zeros(found.shape, bool)
+        for state in possible:
+            if state.shape == found.shape:
+                same |= state == found
+        assert same.all(), (number, done)
+        with xa.open(path, "r+") as a:
+            assert np.array_equal(elements(a), found)
+            table(a).freeze(all_addresses(a))
+            a.flush()
+            assert np.array_equal(elements(a), found)
+        if status == 0:
+            break
+        kills += 1
+    assert kills > 100
+
+
+# -- power cuts ------------------------------------------------------------------------------------
+
+
+def mixed(old, new, rng):
+    """Return a file some of whose pages are as they were at the last synchronization."""
+    length = max(len(old), len(new))
+    old, out = old.ljust(length, b"\0"), bytearray(new.ljust(length, b"\0"))
+    for at in range(0, length, 4096):
+        if rng.random() < 0.5:
+            out[at : at + 4096] = old[at : at + 4096]
+    return bytes(out)
+
+
+class Disk:
+    """The three files of an array as of their last synchronizations."""
+
+    def __init__(self, path, monkeypatch):
+        self.path, self.synced = path, {}
+        datasync, reached = File.datasync, self.note
+
+        def note(file):
+            datasync(file)
+            reached(file)
+
+        monkeypatch.setattr(filesystem.File, "datasync", note)
+
+    def note(self, file):
+        suffix = file.name[-4:]
+        if suffix in (".xmd", ".xta", ".xtz"):
+            self.synced[suffix] = self.now(suffix)
+
+    def now(self, suffix):
+        with open(f"{self.path}{suffix}", "rb") as file:
+            return file.read()
+
+    def cut(self, rng, target):
+        for suffix, old in self.synced.items():
+            with open(f"{target}{suffix}", "wb") as file:
+                file.write(mixed(old, self.now(suffix), rng))
+
+
+# These copies have no writer's seal, and holes where chunks are frozen.
+@pytest.mark.filterwarnings("ignore::extarray.errors.RecoveryWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(6))
+def test_power_cuts_lose_nothing_that_was_flushed(path, tmp_path, monkeypatch, seed, engine):
+    """Any page changed since the last synchronization of its file may be old or new."""
+    rng = np.random.default_rng(seed)
+    shape, chunks = (16, 16, 64), (8, 8, 32)
+    mended = 0
+    for run in range(4):
+        disk = Disk(path, monkeypatch)
+        with create(path, shape, "f4", chunks=chunks, engine=engine, overwrite=True) as a:
+            model = rng.integers(1, 50, shape).astype("f4")
+            a[...] = model
+            a.flush()
+            allowed = [model.copy()]
+            for _ in range(int(rng.integers(5, 30))):
+                kind = rng.integers(0, 8)
+                some = rng.permutation(a.axial.size)[: rng.integers(0, 9)]
+                if kind == 0:
+                    a.flush()
+                    allowed = []
+                elif kind <= 2:
+                    table(a).freeze(some)
+                elif kind <= 5:
+                    edges = [sorted(map(int, rng.integers(0, n + 1, 2))) for n in shape]
+                    key = tuple(slice(*edge) for edge in edges)
+                    values = rng.integers(1, 50, [k.stop - k.start for k in key]).astype("f4")
+                    put(a, key, values)
+                    model[key] = values
+                else:
+                    index = [int(i) for i in rng.integers(0, 2, 3)]
+                    key = tuple(slice(i * c, i * c + c) for i, c in zip(index, chunks, strict=True))
+                    values = rng.integers(1, 50, chunks).astype("f4")
+                    put_chunk(a, index, values)
+                    model[key] = values
+                allowed.append(model.copy())
+            for cut in range(5):
+                target = tmp_path / f"cut{run}-{cut}"
+                disk.cut(rng, target)
+                with xa.open(target) as reader:
+                    found = elements(reader)
+                    mended += len(table(reader)._mended)
+                same = np.zeros(shape, bool)
+                for state in allowed:
+                    same |= found == state
+                assert same.all(), f"run {run}, cut {cut}: {np.argwhere(~same).tolist()[:5]}"
+                with xa.open(target, "r+", engine=engine) as writer:
+                    assert np.array_equal(elements(writer), found)
+                    table(writer).thaw(all_addresses(writer))
+                    assert np.array_equal(writer[...], found)
+                for suffix in disk.synced:
+                    os.unlink(f"{target}{suffix}")
+        monkeypatch.undo()
+    assert mended > 0
+
+
+def test_a_lost_blob_gives_way_to_what_was_flushed(path, tmp_path):
+    make(path, VALUES)
+    with xa.open(path, "r+") as a:
+        flushed = table(a).end
+        put_chunk(a, (0, 0), np.full((4, 5), 9))
+        put_chunk(a, (1, 1), np.full((4, 5), 8))
+        table(a).thaw(np.array([a.axial.address((2, 2))]))
+        for suffix in (".xmd", ".xta", ".xtz"):
+            shutil.copy(f"{path}{suffix}", tmp_path / f"b{suffix}")
+    with open(tmp_path / "b.xtz", "r+b") as log:
+        log.truncate(flushed + 64)
+    with xa.open(tmp_path / "b") as reader:
+        assert len(table(reader)._mended) == 1
+        found = elements(reader)
+        assert np.array_equal(found[4:], VALUES[4:])
+        with xa.open(tmp_path / "b", "r+") as writer:
+            assert np.array_equal(elements(writer), found)
+            put_chunk(writer, (0, 0), np.full((4, 5), 6))
+            append(writer, VALUES)
+            writer.flush()
+            reader.refresh()
+            assert (elements(reader)[:4, :5] == 6).all()
