@@ -24,6 +24,7 @@ from extarray.array.lazy import everything
 from extarray.array.writers import Alone, Elements
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentTypeError
+from extarray.common.lazy import LazyImports
 from extarray.common.on_error import OnError
 from extarray.format.attrs import Attributes, decode_attrs
 from extarray.format.labels import attrs_now, known_dims
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from extarray.streaming.blocks import Line
 
 __all__ = ["ExtArray"]
+
+_later = LazyImports({"extarray.array.freezing": "freeze thaw"})
 
 
 class ExtArray(ArrayCore, NumpyMixin):
@@ -184,6 +187,44 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> xa.zeros((2, 2)).flush()
         """
         self._writers.flush(self)
+
+    def freeze(self) -> int:
+        """Compress all chunks that have elements and are not compressed yet.
+
+        Returns
+        -------
+        int
+            Number of chunks that were frozen.
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: the array was created without `compression`.
+        ReadOnlyError, ClosedError, StorageError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.create("tides", (0, 4), chunks=(2, 4), compression="zlib") as a:
+        ...     a.append(np.ones((5, 4)))
+        ...     a.freeze()
+        3
+        """
+        self._check("freeze chunks of")
+        return _later.freeze(facts.freezable(self))  # type: ignore[no-any-return]
+
+    def thaw(self) -> None:
+        """Store all chunks uncompressed again, at the places that their addresses give.
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: the array was created without `compression`.
+        ReadOnlyError, ClosedError, StorageError
+            Also where the disk has no room for all of them; some may be thawed then.
+        """
+        self._check("thaw chunks of")
+        _later.thaw(facts.freezable(self))
 
     def close(self) -> None:
         """Let go of the files and of the writer's lock.  Views of chunks stay valid.

@@ -49,6 +49,7 @@ __all__ = [
     "check",
     "check_sole",
     "fill_value",
+    "freezable",
     "holes",
     "html",
     "html_of_view",
@@ -180,6 +181,16 @@ class Stored(Protocol):
     def _read_only(self, what: str) -> ReadOnlyError: ...
     def _load_attrs(self) -> str: ...
     def _save_attrs(self, change: Callable[[], str | None]) -> None: ...
+
+
+def freezable(array: Any) -> Any:
+    """Return an array whose chunks can be frozen, or raise."""
+    if array._store.now.frozen is None:
+        raise ArgumentError(
+            f"chunks of {array._name()} cannot be frozen: it was created without compression; copy "
+            "it with extarray.create(path, like=array, compression='zstd')"
+        )
+    return array
 
 
 def fill_value(array: Stored) -> Any:

@@ -83,6 +83,7 @@ __all__ = [
 
 _later = LazyImports(
     {
+        "extarray.array.freezing": "freeze_at_end",
         "extarray.storage.file_store": "FileStore",
         "extarray.storage.filesystem": "resolve_path",
     }
@@ -250,8 +251,11 @@ def place_elements(array: Living) -> None:
 
 def attach_store(array: Living) -> None:
     """Use the store's region, in the way that the store allows now."""
+    now = array._store.now
+    if now.frozen is not None:
+        now.show_frozen(array.axial)
     array._attach(
-        (now := array._store.now).region,
+        now.region,
         now.mode == "r+",
         now.header.sparse,
         now.hollow,
@@ -262,7 +266,7 @@ def attach_store(array: Living) -> None:
         now.verify == "read",
         now.sieve,
         now.supply,
-        now.frozen,
+        None if now.decoded is None else now.decoded.core,
     )
 
 
@@ -277,8 +281,12 @@ def watch_cuts(array: Living) -> None:
 def show_store(array: Living, axial: Axial) -> None:
     """Show the store's region and bounds; new axial vectors mean that axes are new, too."""
     now = array._store.now
-    if now.region is not array._region:
+    decoded = now.decoded
+    is_other = now.frozen is not None and (decoded is None or decoded.table is not now.frozen)
+    if now.region is not array._region or is_other:
         attach_store(array)
+    elif decoded is not None:
+        decoded.look()
     if axial is array.axial:
         array._set_bounds(now.state.shape, now.state.offset)
         array._know_cuts(now.cuts_known, None)
@@ -429,7 +437,7 @@ class Host:
 
     def thaw(self, array: Stored, addresses: NDArray[np.int64]) -> None:
         """Give frozen chunks their raw bytes back."""
-        frozen = _files(array).now.frozen_chunks
+        frozen = _files(array).now.frozen
         assert frozen is not None
         frozen.thaw(addresses)
 
@@ -574,11 +582,16 @@ def close(array: Living) -> None:
     """Let go of the files and of the writer's lock; see `ExtArray.close`."""
     with array._writers.resizing:
         check_not_held(array, "close")
-        sums = array._store.now.sums
+        now = array._store.now
         try:
-            if not array.closed and array._store.now.mode == "r+":
+            if not array.closed and now.mode == "r+":
                 with contextlib.suppress(OSError):
                     give_back_freed(array)
+            if not array.closed and now.mode == "r+" and now.frozen is not None:
+                # What cannot be frozen stays raw.
+                with contextlib.suppress(OSError):
+                    _later.freeze_at_end(array)
+            sums = now.sums
             if not array.closed and sums is not None and not sums.are_settled:
                 # After an error the sums stay in doubt, which only costs certainty.
                 with contextlib.suppress(OSError):
