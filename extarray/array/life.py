@@ -437,9 +437,9 @@ class Host:
 
     def thaw(self, array: Stored, addresses: NDArray[np.int64]) -> None:
         """Give frozen chunks their raw bytes back."""
-        frozen = _files(array).now.frozen
-        assert frozen is not None
-        frozen.thaw(addresses)
+        decoded = _files(array).now.decoded
+        assert decoded is not None
+        decoded.table.thaw(addresses)
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
         """Return the error for a chunk that fails its checksum; indices are the frame's."""

@@ -52,9 +52,12 @@ class Freezer:
         self.core = Frozen(self, self.size, bound, freezes, self.mapped)
         self.extents = []
         self.room_for(array.axial.size)
-        now.frozen = self.core
-        array._store.frozen = self
+        self.table = self
+        now.decoded = self
         attach_store(array)
+
+    def look(self):
+        """Add nothing: `room_for` does that."""
 
     def mapped(self, length):
         os.truncate(self.shadow, max(length, os.fstat(self.shadow).st_size))
