@@ -1,0 +1,246 @@
+"""Arrays that grow with compression: the same elements, whatever is frozen, thawed, or cut."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import extarray as xa
+from extarray.errors import ArgumentError, ReadOnlyError
+
+
+@pytest.fixture(params=["mmap", "pread"])
+def engine(request):
+    return request.param
+
+
+def frozen_chunks(a):
+    return a._store.now.frozen.frozen(0, a.axial.size).tolist()
+
+
+def disk_bytes(path):
+    return os.stat(f"{path}.xta").st_blocks * 512
+
+
+def test_chunks_left_behind_are_frozen(tmp_path, engine):
+    x = np.arange(40 * 64 * 64, dtype="i4").reshape(40, 64, 64)
+    path = tmp_path / "a"
+    with xa.create(
+        path, (0, 64, 64), "i4", chunks=(8, 32, 32), compression="zlib", engine=engine
+    ) as a:
+        for i in range(20):
+            a.append(x[2 * i : 2 * i + 2])
+        np.testing.assert_array_equal(a[...], x)
+    with xa.open(path, engine=engine) as a:
+        assert frozen_chunks(a) == list(range(20))
+        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(a[::7, 3, ::-5], x[::7, 3, ::-5])
+        np.testing.assert_array_equal(a[[3, 39], :, [1, 60]], x[[3, 39], :, [1, 60]])
+        assert a[39, 63, 63] == x[39, 63, 63]
+    assert disk_bytes(path) < x.nbytes // 8
+    assert os.path.getsize(f"{path}.xtz") < x.nbytes
+
+
+@pytest.mark.parametrize("policy", ["never", "close"])
+def test_nothing_is_frozen_unasked(tmp_path, policy):
+    with xa.create(tmp_path / "a", (0, 8), chunks=(2, 4), compression="zlib", freeze=policy) as a:
+        a.append(np.ones((8, 8)))
+        assert frozen_chunks(a) == []
+        if policy == "never":
+            assert a.freeze() == 8
+            assert a.freeze() == 0
+            a[0, 0] = 2
+            assert len(frozen_chunks(a)) == 7
+            a.thaw()
+            assert frozen_chunks(a) == []
+    with xa.open(tmp_path / "a") as a:
+        assert len(frozen_chunks(a)) == (0 if policy == "never" else 8)
+        assert a[1, 1] == 1
+
+
+def test_readers_follow(tmp_path, engine):
+    path = tmp_path / "a"
+    x = np.random.default_rng(1).integers(0, 9, (30, 40))
+    with (
+        xa.create(path, (0, 40), int, chunks=(4, 16), compression="zlib", engine=engine) as a,
+        xa.open(path, engine=engine) as r,
+    ):
+        for i in range(0, 30, 3):
+            a.append(x[i : i + 3])
+            if i % 2:
+                a.freeze()
+                a.flush()
+            r.refresh()
+            np.testing.assert_array_equal(r[...], x[: i + 3])
+        a[5:9, 3:20] = x[5:9, 3:20] = -1
+        np.testing.assert_array_equal(r[...], x)
+        a.freeze()
+        np.testing.assert_array_equal(r[...], x)
+        a.flush()
+        np.testing.assert_array_equal(r[...], x)
+
+
+def test_what_cannot_be_compressed_says_so(tmp_path):
+    with pytest.raises(ArgumentError, match="needs files"):
+        xa.create(None, 3, compression="zlib")
+    with pytest.raises(ArgumentError, match="checksum"):
+        xa.create(tmp_path / "a", 3, compression="zlib", checksum=True)
+    with pytest.raises(ArgumentError, match="freeze"):
+        xa.create(tmp_path / "a", 3, compression="zlib", freeze="soon")
+    with pytest.raises(ArgumentError, match="no codec 'zip'"):
+        xa.create(tmp_path / "a", 3, compression="zip")
+    with xa.create(tmp_path / "a", 3) as a:
+        with pytest.raises(ArgumentError, match="without compression"):
+            a.freeze()
+    xa.create(tmp_path / "b", 3, compression="zlib").close()
+    with xa.open(tmp_path / "b") as b, pytest.raises(ReadOnlyError):
+        b.freeze()
+
+
+class Freezing(RuleBasedStateMachine):
+    """An array that freezes, thaws, grows, shrinks and is opened again shows what NumPy shows."""
+
+    engine = "mmap"
+
+    @initialize(
+        shape=st.tuples(st.integers(0, 5), st.integers(1, 6)),
+        policy=st.sampled_from(["never", "close", "behind"]),
+        sparse=st.booleans(),
+        fill=st.sampled_from([0, 7]),
+    )
+    def create(self, shape, policy, sparse, fill):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = f"{self.folder.name}/a"
+        self.fill, self.n = fill, 0
+        self.a = xa.create(
+            self.path, shape, "i4", chunks=(2, 3), compression="zlib", freeze=policy,
+            fill_value=fill, sparse=sparse, engine=self.engine,
+        )  # fmt: skip
+        self.x = np.full(shape, fill, "i4")
+        self.reader = xa.open(self.path, engine=self.engine)
+
+    def new(self, shape):
+        self.n += 1
+        return np.arange(np.prod(shape), dtype="i4").reshape(shape) + 1000 * self.n
+
+    @rule(data=st.data())
+    def write(self, data):
+        box = tuple(
+            slice(*sorted(data.draw(st.tuples(*[st.integers(0, n)] * 2)))) for n in self.x.shape
+        )
+        self.a[box] = self.x[box] = self.new(self.x[box].shape)
+
+    @rule(axis=st.integers(0, 1), by=st.integers(1, 4), side=st.sampled_from(["start", "end"]))
+    def append(self, axis, by, side):
+        if self.x.shape[axis] > 14:
+            return
+        new = self.new([by if j == axis else n for j, n in enumerate(self.x.shape)])
+        self.a.append(new, axis=axis, side=side)
+        self.x = np.concatenate((self.x, new) if side == "end" else (new, self.x), axis=axis)
+
+    @rule(axis=st.integers(0, 1), by=st.integers(1, 4), side=st.sampled_from(["start", "end"]))
+    def extend(self, axis, by, side):
+        if self.x.shape[axis] > 14:
+            return
+        self.a.extend(axis, by, side=side)
+        shape = [by if j == axis else n for j, n in enumerate(self.x.shape)]
+        new = np.full(shape, self.fill, "i4")
+        self.x = np.concatenate((self.x, new) if side == "end" else (new, self.x), axis=axis)
+
+    @rule(axis=st.integers(0, 1), data=st.data(), side=st.sampled_from(["start", "end"]))
+    def shrink(self, axis, data, side):
+        by = data.draw(st.integers(0, self.x.shape[axis]))
+        self.a.shrink(axis, by, side=side)
+        keep = slice(by, None) if side == "start" else slice(0, self.x.shape[axis] - by)
+        self.x = self.x[(slice(None),) * axis + (keep,)].copy()
+
+    @rule()
+    def freeze(self):
+        self.a.freeze()
+
+    @rule()
+    def thaw(self):
+        self.a.thaw()
+
+    @rule()
+    def flush(self):
+        self.a.flush()
+
+    @rule()
+    def open_again(self):
+        self.a.close()
+        self.a = xa.open(self.path, "r+", engine=self.engine)
+
+    @rule()
+    def follow(self):
+        self.reader.refresh()
+        np.testing.assert_array_equal(self.reader[...], self.x)
+
+    @precondition(lambda self: self.x.size)
+    @rule(data=st.data())
+    def read_some(self, data):
+        at = tuple(data.draw(st.integers(0, n - 1)) for n in self.x.shape)
+        assert self.a[at] == self.x[at]
+        mask = self.x % 3 == 1
+        np.testing.assert_array_equal(self.a[mask], self.x[mask])
+
+    @invariant()
+    def is_right(self):
+        if hasattr(self, "a"):
+            np.testing.assert_array_equal(self.a[...], self.x)
+
+    def teardown(self):
+        if hasattr(self, "a"):
+            self.a.close()
+            self.reader.close()
+            self.folder.cleanup()
+
+
+class FreezingByCalls(Freezing):
+    engine = "pread"
+
+
+TestFreezing = Freezing.TestCase
+TestFreezingByCalls = FreezingByCalls.TestCase
+for case in (TestFreezing, TestFreezingByCalls):
+    case.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+def test_threads_grow_write_and_read_beside_freezes(tmp_path, engine):
+    wrong, is_over = [], threading.Event()
+    with xa.create(
+        tmp_path / "a", (16, 24), int, chunks=(4, 4), compression="zlib", engine=engine
+    ) as a:
+        a[...] = -1
+
+        def work(column):
+            rng = np.random.default_rng(column)
+            for n in range(200):
+                i = int(rng.integers(0, 12))
+                a[i : i + 4, column::3] = n
+                if not (a[i : i + 4, column::3] == n).all():
+                    wrong.append((column, n))
+
+        def tend():
+            while not is_over.is_set():
+                a.freeze()
+                a.flush()
+                a.extend(0, 1)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+        tender = threading.Thread(target=tend)
+        for thread in (tender, *threads):
+            thread.start()
+        for thread in threads:
+            thread.join()
+        is_over.set()
+        tender.join()
+    assert wrong == []
