@@ -274,6 +274,12 @@ class Sums:
         sums = chunk_sums(data, addresses, self._header.chunk_bytes)
         return sums ^ np.uint32(self._fill)
 
+    def entry_of(self, chunk: memoryview) -> int:
+        """Compute the table entry of a chunk from its bytes."""
+        if self._fill is None:
+            self._fill = fill_sum(self._header)
+        return crc32c(chunk) ^ self._fill
+
     def put(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
         """Write the result of `entries` for chunks in rising order; the table has room."""
         first = 0

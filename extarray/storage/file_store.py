@@ -466,7 +466,7 @@ class FileStore(PairReader):
         if pair.header.has_blobs:
             if pair.packed_as:
                 return self._open_blobs(found, engine)
-            block = self._block_of_frozen()
+            block = self._block_of_frozen(writable)
         else:
             pair.blobs.close()  # of a name that means nothing to format 2
         try:
@@ -571,7 +571,7 @@ class FileStore(PairReader):
         pair.map(pair.state.data_bytes)
         return axial
 
-    def _block_of_frozen(self) -> tuple[int, BlobsBlock]:
+    def _block_of_frozen(self, writable: bool) -> tuple[int, BlobsBlock]:
         """Return place and contents of the block for frozen chunks."""
         pair = self.now
         try:
@@ -580,6 +580,11 @@ class FileStore(PairReader):
             raise type(error)(f"'{pair.metadata.name}': {error}") from None
         if found is None:
             raise blobs_alone(pair.metadata.name)
+        if writable and not self.writers.are_one:
+            raise ArgumentError(
+                f"writers cannot share '{pair.path}': only a single writer can freeze and thaw its "
+                "chunks; open it without share"
+            )
         return found
 
     def _open_log(self, metadata: str, name: str, uuid: bytes, flags: int) -> File:

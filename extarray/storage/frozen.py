@@ -221,6 +221,18 @@ class FrozenTable:
         self._look_through(is_known and any(boot_id()), length)
         return self
 
+    @classmethod
+    def survey(cls, pair: Pair, at: int, block: BlobsBlock) -> FrozenTable:
+        """Return the table as it is, for those who examine it."""
+        self = cls(pair, pair.metadata, at, block)
+        self._end = pair.blobs.length
+        self._look_through(False, self._end)
+        return self
+
+    def place_of_blob(self, address: int) -> int:
+        """Return the offset of the blob of a frozen chunk in ``.xtz``."""
+        return int(places_of_words(self.entries(np.array([address])))[0][0])
+
     def _look_through(self, is_whole: bool, length: int) -> None:
         """Find words newer than the last flush; mend lost ones, unless all writes are there."""
         lost: list[tuple[int, int]] = []

@@ -839,3 +839,86 @@ def test_a_lost_blob_gives_way_to_what_was_flushed(path, tmp_path):
             writer.flush()
             reader.refresh()
             assert (elements(reader)[:4, :5] == 6).all()
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_a_check_knows_frozen_chunks(path, tmp_path, checksum):
+    make(path, VALUES, checksum=checksum)
+    report = xa.check(path, data=True)
+    assert report.ok, str(report)
+    with xa.open(path) as a:
+        address = a.axial.address((1, 2))
+        at = table(a).place_of_blob(address)
+    with open(f"{path}.xtz", "r+b") as file:
+        file.seek(at + 40)
+        file.write(b"????")
+    assert xa.check(path).ok
+    report = xa.check(path, data=True)
+    (problem,) = [p for p in report.problems if p.severity == "error"]
+    assert (problem.kind, problem.file, problem.offset) == ("chunk", f"{path}.xtz", at)
+    assert "[4:8, 10:12]" in problem.what
+    os.rename(f"{path}.xtz", tmp_path / "kept")
+    (problem,) = [p for p in xa.check(path).problems if p.severity == "error"]
+    assert (problem.kind, problem.file) == ("file", f"{path}.xtz")
+    make(tmp_path / "other", VALUES)
+    shutil.copy(tmp_path / "other.xtz", f"{path}.xtz")
+    report = xa.check(path, repair=True)
+    (problem,) = [p for p in report.problems if p.severity == "error"]
+    assert problem.kind == "frozen"
+    assert "table" in report.refused[0]
+
+
+def test_a_check_finds_a_damaged_table(path):
+    make(path, VALUES)
+    with xa.open(path) as a:
+        at, _ = frozen.FrozenTable.block_of(a._store.now)
+    with open(f"{path}.xmd", "r+b") as file:
+        file.seek(at + 8)
+        file.write(b"?")
+    (problem,) = [p for p in xa.check(path).problems if p.severity == "error"]
+    assert (problem.kind, problem.offset) == ("frozen", at)
+
+
+def test_a_repair_removes_left_overs(path, tmp_path, monkeypatch):
+    make(path, VALUES)
+    left = [tmp_path / f"scene{suffix}.0123456789ab.new" for suffix in (".xmd", ".xta", ".xtz")]
+    for file in left:
+        file.write_bytes(b"")
+    assert {p.kind for p in xa.check(path).problems} == {"left over"}
+    monkeypatch.setattr(names, "_IN_THE_MAKING", 0.0)
+    assert xa.check(path, repair=True).ok
+    assert files(tmp_path) == ["scene.xmd", "scene.xta", "scene.xtz"]
+    assert np.array_equal(opened(path), VALUES)
+
+
+# -- checksums of chunks, several writers ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("verify", ["write", "read"])
+def test_checksums_are_those_of_the_elements(path, verify):
+    with create(path, (10, 12), checksum=True, fill_value=3) as a:
+        a[...] = VALUES
+        table(a).freeze(np.arange(5))
+        put_chunk(a, (0, 0), np.full((4, 5), 8))
+        put_chunk(a, (2, 2), np.full((4, 5), 9))
+        a.flush()
+        expected = elements(a)
+    assert xa.check(path, data=True).ok
+    with xa.open(path, "r+", verify=verify) as a:
+        unfit, unknown = a._store.unfit_chunks(all_addresses(a))
+        assert not len(unfit)
+        assert not len(unknown)
+        table(a).thaw(all_addresses(a))
+        a.flush()
+        assert np.array_equal(a[...], expected)
+    assert xa.check(path, data=True).ok
+
+
+@pytest.mark.parametrize("share", [True, "elements"])
+def test_writers_do_not_share_yet(path, share):
+    make(path, VALUES)
+    with pytest.raises(xa.errors.ArgumentError, match="only a single writer"):
+        xa.open(path, "r+", share=share)
