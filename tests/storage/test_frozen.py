@@ -158,6 +158,29 @@ def test_a_chunk_frozen_again_after_the_sync_is_no_hole_yet(path, monkeypatch):
         assert elements(a)[0, 0] == 77
 
 
+def test_a_chunk_frozen_during_the_sync_is_not_durable_yet(path, monkeypatch):
+    with create(path, LARGE.shape, chunks=PAGE) as a:
+        a[...] = LARGE
+        table(a).freeze(np.arange(2))
+        datasync = File.datasync
+
+        def late(self):
+            datasync(self)
+            if self.name.endswith(".xtz"):
+                table(a).freeze(np.arange(4))
+
+        monkeypatch.setattr(File, "datasync", late)
+        a.flush()
+        monkeypatch.undo()
+        live = table(a).entries(np.arange(4))
+        assert live.all()
+        assert table(a).durable(np.arange(4)).tolist() == [*live[:2], 0, 0]
+        assert [is_hollow(a, q) for q in range(4)] == [True, True, False, False]
+        a.flush()
+        assert np.array_equal(table(a).durable(np.arange(4)), live)
+        assert is_hollow(a, 3)
+
+
 def test_arrays_without_frozen_chunks_have_two_files(path, tmp_path):
     with xa.create(path, (4,), "i4") as a:
         assert table(a) is None
