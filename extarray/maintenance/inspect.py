@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray._core._supply import Supply
-from extarray.common.config import config
 from extarray.common.errors import ChecksumError, CorruptError, ExtArrayError
 from extarray.common.progress import Progress
 from extarray.common.system import NO_WAIT
@@ -35,10 +33,9 @@ from extarray.maintenance.inspect_metadata import (
 )
 from extarray.maintenance.salvage import Salvage, runs_of, salvage
 from extarray.storage import lock
-from extarray.storage.blobs import make_shadow
 from extarray.storage.checksums import Comparison
 from extarray.storage.filesystem import File, close_all, fresh_name
-from extarray.storage.frozen import FrozenProvider, FrozenTable
+from extarray.storage.frozen import FrozenTable
 from extarray.storage.names import left_overs
 from extarray.storage.pair import header_at
 from extarray.storage.report import Problem
@@ -362,14 +359,8 @@ class Survey(MetadataSurvey):
         if not n_chunks:
             self.compared = not state.data_bytes
             return
-        data, supply = self.pair.data, None
-        if self.pair.frozen is not None:
-            assert self.log is not None
-            axial = self.log.replay(state.n_segments, state.grid)
-            data = make_shadow(state.data_bytes, header.uuid)
-            provider = FrozenProvider(self.pair, data, axial)
-            supply = Supply(provider, header.chunk_bytes, config.max_memory)
-        comparison = Comparison(self.pair.metadata, data, header, state.end, supply=supply)
+        pair = self.pair
+        comparison = Comparison(pair.metadata, pair.data, header, state.end, frozen=pair.frozen)
         nbytes = header.chunk_bytes
         with Progress(place_of(n_chunks, nbytes), "check", progress is True) as line:
 

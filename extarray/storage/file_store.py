@@ -474,7 +474,7 @@ class FileStore(PairReader):
                 name = data
                 pair.data = open_data((metadata, data), pair.header.uuid, flags)
             if block is not None:
-                name = blobs_name(metadata)
+                name = names[2] if names is not None else blobs_name(metadata)
                 pair.blobs = self._open_log(metadata, name, block[1].uuid, flags)
         except FileNotFoundError:
             what = "data file" if name == data else "file of frozen chunks"

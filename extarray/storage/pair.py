@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from extarray.format.superblock import Superblock
+    from extarray.storage.store import Frozen
 
 __all__ = ["PASSED_ON", "Pair", "blobs_alone", "header_at"]
 
@@ -272,11 +273,14 @@ class Pair(Present):
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""
         self.check_length()
-        # With a supply, a hole may just be a chunk that is not there yet.
-        return super().written(stop) if self.supply is not None else self.data.written(stop)
+        # With a supply, a hole may just be a chunk that is not there yet; others may be frozen.
+        is_plain = self.supply is None and self.frozen is None
+        return self.data.written(stop) if is_plain else super().written(stop)
 
     def read_into(self, target: memoryview, offset: int) -> int:
         """Read bytes of chunks at an offset; return their number."""
+        if self.frozen is not None:
+            return self._read_frozen(self.frozen, target, offset)
         if self.supply is None:
             return self.data.read_into(target, offset)
         size, step, n_read = self.header.chunk_bytes, self.supply.share, 0
@@ -287,6 +291,19 @@ class Pair(Present):
             n_read += self.data.read_into(target[start - offset : stop - offset], start)
             del used  # from here on, chunks may be evicted
         return n_read
+
+    def _read_frozen(self, frozen: Frozen, target: memoryview, offset: int) -> int:
+        """Read bytes of chunks, some of which may be frozen, at an offset; return their number."""
+        size, at, end = self.header.chunk_bytes, offset, offset + len(target)
+        chunk = memoryview(bytearray(size))
+        while at < end:
+            address = chunks_before(at, size)
+            start = place_of(address, size)
+            stop = min(end, start + size)
+            frozen.read_into(chunk, address)
+            target[at - offset : stop - offset] = chunk[at - start : stop - start]
+            at = stop
+        return len(target)
 
     def map(self, length: int) -> None:
         """Map `length` bytes of ``.xta``, by its engine."""

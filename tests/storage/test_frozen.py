@@ -945,3 +945,19 @@ def test_writers_do_not_share_yet(path, share):
     make(path, VALUES)
     with pytest.raises(xa.errors.ArgumentError, match="only a single writer"):
         xa.open(path, "r+", share=share)
+
+
+@pytest.mark.parametrize("order", ["address", "hilbert"])
+@pytest.mark.parametrize("checksum", [False, True])
+def test_packing_thaws(path, tmp_path, order, checksum):
+    make(path, VALUES, checksum=checksum)
+    with xa.open(path, "r+") as a:
+        table(a).thaw(np.arange(3))
+    with xa.open(path) as a:
+        xa.pack(a, tmp_path / "a.xap", order=order, progress=False)
+    with xa.open(tmp_path / "a.xap") as packed:
+        assert np.array_equal(packed[...], VALUES)
+    xa.unpack(tmp_path / "a.xap", tmp_path / "b", progress=False)
+    with xa.open(tmp_path / "b", "r+") as b:
+        assert table(b) is None
+        assert np.array_equal(b[...], VALUES)
