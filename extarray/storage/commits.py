@@ -270,11 +270,6 @@ class Committer:
         if pair.frozen is not None:
             places += pair.frozen.regions
         if not regions_fit(pair.state, pair.header, pair.extents, others=places):
-            if pair.frozen is not None:  # the directory locates what is nowhere else
-                raise CorruptError(
-                    f"'{pair.path}.xmd' is damaged: its table of frozen chunks overlaps other "
-                    "parts; restore the file from a copy"
-                )
             # Forged: writing there would do harm.
             pair.metadata.write(bytes(DIRECTORY_BYTES), pair.header.directory_offset)
             places = []

@@ -42,12 +42,13 @@ from extarray.common.on_error import OnError
 from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
 from extarray.common.waiting import attempts, end_of
 from extarray.format.blobs import FILE_HEAD_BYTES
+from extarray.format.blocks import BLOCK_BYTES
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
-from extarray.format.frozen import is_log, log_uuid
+from extarray.format.frozen import extent_bytes, is_log, log_uuid
 from extarray.format.header import Header, encode_seal, new_uuid
 from extarray.format.suffixes import blobs_name, file_names
-from extarray.format.superblock import Superblock
+from extarray.format.superblock import Superblock, regions_fit
 from extarray.grid.chunking import place_of
 from extarray.storage import lock
 from extarray.storage.blobs import Blobs, ShadowProvider, make_shadow
@@ -537,6 +538,8 @@ class FileStore(PairReader):
         pair.engine = choose_engine(engine, pair.data, writable)
         if block is not None:
             pair.mode = "r+" if commits else "r"
+            if commits:
+                self._check_table(found, block[1])
             pair.frozen = FrozenTable.load(pair, *block, axial.size)
         if pair.data.start % MAPPABLE and pair.engine == "mmap":
             if engine == "mmap":
@@ -586,6 +589,17 @@ class FileStore(PairReader):
                 "chunks; open it without share"
             )
         return found
+
+    def _check_table(self, found: WholeState, block: BlobsBlock) -> None:
+        """Raise CorruptError if writing to the table of frozen chunks would do harm."""
+        pair = self.now
+        places = [(at, BLOCK_BYTES[kind]) for kind, at in pair.blocks().items()]
+        places += [(at, extent_bytes(number)) for number, at in enumerate(block.extents)]
+        if not regions_fit(found.state, pair.header, found.extents, others=places):
+            raise CorruptError(
+                f"'{pair.path}.xmd' is damaged: its table of frozen chunks overlaps other parts; "
+                "restore the file from a copy"
+            )
 
     def _open_log(self, metadata: str, name: str, uuid: bytes, flags: int) -> File:
         """Open ``.xtz``; raise PartnerError if another array's has its name."""

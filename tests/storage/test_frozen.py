@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -22,11 +23,11 @@ from frozen_chunks import (
     put_chunk,
     table,
 )
-from injected import at_every_place, needs_no_tracing
+from injected import at_every_place, interrupted, needs_no_tracing
 
 import extarray as xa
 from extarray.common.limits import limits
-from extarray.format.frozen import decode_frozen_block
+from extarray.format.frozen import decode_frozen_block, encode_frozen_block
 from extarray.storage import commits, filesystem, frozen, names, space
 from extarray.storage.blobs import make_shadow
 from extarray.storage.filesystem import File
@@ -961,3 +962,119 @@ def test_packing_thaws(path, tmp_path, order, checksum):
     with xa.open(tmp_path / "b", "r+") as b:
         assert table(b) is None
         assert np.array_equal(b[...], VALUES)
+
+
+def test_a_forged_table_is_not_written_to(path):
+    make(path, VALUES)
+    with xa.open(path) as a:
+        header, state = a._store.now.header, a._store.now.state
+        at, block = frozen.FrozenTable.block_of(a._store.now)
+        uuid = table(a).uuid
+    place = -(-header.first_extent // 4096) * 4096
+    for extents in ([place], [block.extents[0], block.extents[0]]):
+        with open(f"{path}.xmd", "r+b") as file:
+            file.truncate(1 << 20)
+            file.seek(at)
+            file.write(encode_frozen_block(uuid, 64, 64, extents, header.uuid))
+            file.seek(0)
+            before = file.read()
+            with pytest.raises(xa.errors.CorruptError, match="overlaps other parts"):
+                xa.open(path, "r+")
+            file.seek(0)
+            found = bytearray(file.read())
+        # The note of the writer that was refused is another thing.
+        note = slice(header.holder_offset, header.holder_offset + 128)
+        found[note] = before[note]
+        assert found == before
+    assert state.end < 1 << 20
+
+
+# -- interrupts, groups, readers in other processes ------------------------------------------------
+
+
+@pytest.mark.slow
+@needs_no_tracing
+@pytest.mark.parametrize("engine", ENGINES)
+def test_interrupts_at_every_place_lose_nothing(path, engine):
+    for number in itertools.count(1, 3):
+        make(path, VALUES, overwrite=True, engine=engine)
+        with xa.open(path, "r+", engine=engine) as a:
+            with contextlib.suppress(KeyboardInterrupt), interrupted(number, frozen) as place:
+                table(a).thaw(np.arange(3))
+                table(a).freeze(np.arange(2))
+                a.flush()
+                append(a, VALUES)
+            found = elements(a)
+            assert np.array_equal(found[:10], VALUES), place.place
+            table(a).freeze(all_addresses(a))
+            a.flush()
+            every = all_addresses(a)
+            assert np.array_equal(table(a).durable(every), table(a).entries(every))
+            assert np.array_equal(elements(a), found), place.place
+        assert np.array_equal(opened(path), found)
+        if not place.place:
+            break
+    assert number > 100
+
+
+def test_a_commit_of_several_arrays(path, tmp_path):
+    make(path, VALUES)
+    make(tmp_path / "b", VALUES)
+    with xa.open(path, "r+") as a, xa.open(tmp_path / "b", "r+") as b:
+
+        def grow(values):
+            for one in (a, b):
+                append(one, values)
+                table(one).freeze(all_addresses(one))
+
+        with contextlib.suppress(ZeroDivisionError), xa.commit([a, b]):
+            grow(np.zeros((2000, 12), "i4"))
+            raise ZeroDivisionError
+        for one in (a, b):
+            assert np.array_equal(elements(one), VALUES)
+        with xa.commit([a, b]):
+            grow(VALUES)
+        a.flush()
+        b.flush()
+    for one in (path, tmp_path / "b"):
+        assert np.array_equal(opened(one), np.vstack([VALUES, VALUES]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_readers_beside_freezes_thaws_and_holes(path, engine):
+    """Each row has one value, which only rises; chunks are pages, and become holes."""
+    rows = np.repeat(np.arange(1, 65, dtype="i4"), 96).reshape(64, 96)
+    with create(path, rows.shape, chunks=PAGE, engine=engine) as a:
+        a[...] = rows
+        a.flush()
+        stop, ready = os.pipe(), os.pipe()
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                os.set_blocking(stop[0], False)
+                with xa.open(path, engine=engine) as reader:
+                    os.write(ready[1], b"!")
+                    n = 0
+                    while True:
+                        assert np.array_equal(elements(reader), rows)
+                        n += 1
+                        with contextlib.suppress(BlockingIOError):
+                            if os.read(stop[0], 1):
+                                break
+                    status = 0 if n > 3 else 2
+            finally:
+                os._exit(status)
+        os.read(ready[0], 1)
+        rng = np.random.default_rng(1)
+        for _ in range(150):
+            some = rng.permutation(a.axial.size)[:4]
+            table(a).freeze(some)
+            a.flush()
+            table(a).thaw(rng.permutation(a.axial.size)[:3])
+        os.write(stop[1], b"!")
+        assert os.waitpid(pid, 0)[1] == 0
+        assert table(a).number > 100
+        for end in (*stop, *ready):
+            os.close(end)
