@@ -20,7 +20,7 @@ DEBUG = os.environ.get("EXTARRAY_DEBUG", "0") not in ("", "0")
 SANITIZE = os.environ.get("EXTARRAY_SANITIZE", "")
 
 PACKAGE = Path("extarray")
-COMPILED = ["_core", "format"]
+COMPILED = ["_core", "codecs", "format"]
 
 # One set for all modules: no module or function of the core sets a directive of its own.
 directives = {

@@ -90,9 +90,10 @@ def write_pair(data: Data, path: str) -> None:
 def write_pack(data: Data, path: str, **options: Any) -> None:
     import extarray as xa
 
+    codec = "zstd:1:shuffle" if data.compress else None
     write_pair(data, path + "-grown")
     with xa.open(path + "-grown") as array:
-        xa.pack(array, path + ".xap", **options)
+        xa.pack(array, path + ".xap", compression=codec, **options)
     for suffix in (".xmd", ".xta"):
         os.remove(path + "-grown" + suffix)
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from extarray.array.folders import Group, open_group, pack
     from extarray.array.group import close_all, commit, refresh
     from extarray.array.rechunk import rechunk, rechunk_plan
+    from extarray.codecs.codec import Codec
     from extarray.formats.envi import from_envi, to_envi
     from extarray.formats.fits import from_fits, to_fits
     from extarray.formats.flat import (
@@ -77,6 +78,7 @@ _later = LazyImports(
         "extarray.array.folders": "Group open_group pack",
         "extarray.array.group": "close_all commit refresh",
         "extarray.array.rechunk": "rechunk rechunk_plan",
+        "extarray.codecs.codec": "Codec",
         "extarray.formats.envi": "from_envi to_envi",
         "extarray.formats.fits": "from_fits to_fits",
         "extarray.formats.flat": "from_npy from_npz from_raw fromfile to_npy to_npz to_raw",
@@ -108,6 +110,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Axial",
+    "Codec",
     "ExtArray",
     "Group",
     "MappedArray",

@@ -16,9 +16,11 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport uint64_t
 
 from ._vectors cimport address_of, as_chunk_index
-from ._copy cimport layout_t, place_of
+from ._copy cimport chunks_before, layout_t, place_of
+from ._frozen cimport Frozen
 from ._mapping cimport (
     Lease, Region, is_shown, lease, reserve_pages, touched_get, touched_set,
 )
@@ -26,7 +28,7 @@ from ._selection cimport (
     fits, narrow, parse, result_shape, selection_size, selection_t, whole_box, widest,
 )
 from ._state cimport Frame, begin_look, check_opened, end_look, frame_of, frame_t, opened
-from ._supply cimport lease_using
+from ._supply cimport Use, lease_using
 from ._transfers cimport Transfers, block_limit, middle_of
 from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, hint_of, index_t, release, set_hint
 
@@ -185,7 +187,40 @@ cdef class ArrayCore(Transfers):
                 if frame.cuts is None or not (
                         frame.now.is_cut or frame.cuts.look() != frame.now.cuts_known):
                     return value
+        elif frame_of(self).now.reads_frozen:
+            value = self._read_frozen(key)
+            if value is not None:
+                return value
         return self._read(key, None, "C", True)
+
+    @cython.final
+    cdef object _read_frozen(self, key):
+        """Return one element of an array whose chunks may be frozen, or None.
+
+        None: `key` is not that of one element, or its chunk is frozen and was not read from of late.
+        """
+        cdef Frame frame = frame_of(self)
+        cdef char *place
+        cdef char *shadow
+        cdef index_t offset, address
+        cdef uint64_t entry, number
+        if hint_of(&self.tells) or frame.cuts is not None:
+            return None
+        place = self._locate(&frame.now, key)
+        if place == NULL:
+            return None
+        offset = place - frame.now.layout.pages
+        address = chunks_before(&frame.now.layout, offset)
+        number = frame.frozen.freezes.look()
+        entry = frame.frozen.live(address)
+        if entry:
+            shadow = frame.frozen.recently(address, entry)
+            if shadow == NULL:
+                return None
+            value = PyArray_Scalar(shadow + offset, frame.kind, NULL)
+            return value if frame.frozen.recently(address, entry) == shadow else None
+        value = PyArray_Scalar(place, frame.kind, NULL)
+        return value if frame.frozen.freezes.look() == number else None
 
     def __setitem__(self, key, value):
         cdef Frame frame
@@ -588,6 +623,13 @@ cdef class ArrayCore(Transfers):
             at = 0
             dims[0] = size // layout.itemsize
             strides[0] = layout.itemsize
+        if frame.frozen is not None and writable:
+            self.writes.shown.add(address)      # not to be frozen from here on
+            self._thaw(frame, np.array([address]))
+        elif frame.frozen is not None and frame.frozen.live(address):
+            view = self._frozen_chunk(frame, address, nd, dims, strides, at)
+            if view is not None:
+                return view
         owner = lease(region, frame.epoch)
         if frame.trust is not None and (frame.now.asks or frame.sums is not None):
             if frame.supply is not None:
@@ -620,6 +662,25 @@ cdef class ArrayCore(Transfers):
         cnp.set_array_base(view, owner)
         if writable:
             set_hint(&self.lent, True)
+        return view
+
+    cdef object _frozen_chunk(
+        self, Frame frame, index_t address, int nd, cnp.npy_intp *dims, cnp.npy_intp *strides, index_t at
+    ):
+        """Return a read-only view of a chunk in the shadow; None if it is raw by now."""
+        cdef Frozen frozen = frame.frozen
+        cdef Use used = None
+        cdef Lease owner
+        while used is None:
+            if not frozen.live(address):
+                return None
+            used = frozen.bring(np.array([address]))
+        frozen.take_shadow(frame.now.file_bytes)
+        owner = lease_using(lease(frozen.shadow, frame.epoch), used)
+        view = new_array(
+            frame.kind, nd, dims, strides, frozen.shadow.base + place_of(&frame.now.layout, address) + at,
+            0)
+        cnp.set_array_base(view, owner)
         return view
 
     cdef Region _mapped(self, Frame frame, index_t need):

@@ -8,6 +8,7 @@ from libc.stdint cimport uint64_t
 from ._axial cimport Axial
 from ._copy cimport layout_t
 from ._file cimport Sieve
+from ._frozen cimport Frozen
 from ._mapping cimport Counter, Epoch, Region, Touched, Users
 from ._supply cimport Supply, Trust
 from ._types cimport FREE_THREADS, MAX_NDIM, apart_t, index_t, lock_t
@@ -25,6 +26,7 @@ cdef struct frame_t:
     bint is_writable
     bint reads_direct           # elements can be loaded from layout.base
     bint writes_direct          # and stored there without checking `touched`
+    bint reads_frozen           # elements can be loaded from layout.base or the shadow
     bint is_durable             # writes must be on the disk when the call returns
     bint asks                   # chunks need a request before they are read: a supply, or ...
     bint verifies               # ... a comparison with their checksums
@@ -65,6 +67,7 @@ cdef class Frame:
     cdef Sieve sieve            # of the one writer, if the engine does not map; else None
     cdef Trust trust            # if checksums can verify chunks; else None
     cdef Supply supply          # if chunks come from elsewhere; else None
+    cdef Frozen frozen          # if chunks may be frozen; else None
     cdef object __weakref__
 
     cdef Frame copied(self)
@@ -76,9 +79,10 @@ cdef inline bint is_double(cnp.dtype kind) noexcept:
     return kind.type_num == cnp.NPY_DOUBLE and kind.byteorder in (c"=", c"|")
 
 
-# Writes to an array whose chunks have checksums.
+# Writes to an array whose chunks have checksums, or may be frozen.
 @cython.final
 cdef class Writes:
+    cdef Touched changed        # written since they were last considered for freezing
     cdef Touched written
     cdef Touched taken          # written, and about to be summed
     cdef set shown              # addresses of chunks with live writable views
@@ -96,7 +100,7 @@ cdef class ArrayState:
     cdef Region view_region         # for views of chunks, if the engine does not map
     cdef index_t changes            # grows with every change of elements or bounds
     cdef int lent                   # a writable view is out: elements may change unseen
-    cdef Writes writes              # if chunks have checksums; else None
+    cdef Writes writes              # if chunks have checksums, or may be frozen; else None
     cdef object log                 # receives what is read; None: there is none
     cdef int tells                  # there is a log: a hint, checked before each read
     # The owner: knows the array's name for messages, whether its elements are in doubt, and how to

@@ -7,6 +7,7 @@ from typing_extensions import disjoint_base
 
 from extarray._core._axial import Axial
 from extarray._core._file import Sieve
+from extarray._core._frozen import Frozen
 from extarray._core._mapping import Counter, Region, Users
 from extarray._core._supply import Supply, Trust
 from extarray.common.errors import ExtArrayError, ReadOnlyError
@@ -49,6 +50,9 @@ class Host(Protocol):
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
     def heal(self, array: Any, addresses: NDArray[np.int64]) -> None: ...
     def damaged(self, array: Any, frame: Frame, address: int) -> ExtArrayError: ...
+
+    # Give frozen chunks their raw bytes back; one thread at a time.
+    def thaw(self, array: Any, addresses: NDArray[np.int64]) -> None: ...
 
 @final
 class Frame:
@@ -135,6 +139,7 @@ class ArrayState:
         verifies: bool = False,
         sieve: Sieve | None = None,
         supply: Supply | None = None,
+        frozen: Frozen | None = None,
     ) -> None: ...
     def _watch(self, cuts: Counter | None, known: int, fill: Any) -> None: ...
     @property

@@ -16,6 +16,7 @@ from libc.stdlib cimport free, malloc
 from ._axial cimport Axial
 from ._copy cimport place_of
 from ._file cimport Sieve
+from ._frozen cimport Frozen
 from ._history cimport look, take_back
 from ._vectors cimport START, axial_t, extent_of, product
 from ._mapping cimport Counter, Region, Touched, Users, join
@@ -81,6 +82,7 @@ cdef class Frame:
         copy.sieve = self.sieve
         copy.trust = self.trust
         copy.supply = self.supply
+        copy.frozen = self.frozen
         return copy
 
     cdef int take_vectors(self) except -1:
@@ -173,9 +175,10 @@ cdef void leave_section() noexcept:
 
 @cython.final
 cdef class Writes:
-    """The writes to an array whose chunks have checksums, through any object of it."""
+    """The writes to an array whose chunks have checksums or may be frozen, through any object."""
 
     def __cinit__(self):
+        self.changed = Touched()
         self.written = Touched()
         self.taken = Touched()
         self.shown = set()
@@ -282,7 +285,7 @@ cdef class ArrayState:
             frame = past.copied()
             frame.places = places
             frame.now.layout.place = &table[0]
-            frame.now.reads_direct = frame.now.writes_direct = False
+            frame.now.reads_direct = frame.now.writes_direct = frame.now.reads_frozen = False
             self.show(frame)
         finally:
             release(&self.changing)
@@ -294,18 +297,20 @@ cdef class ArrayState:
 
     def _attach(
         self, Region region, bint writable, bint sparse, bint hollow, bint durable, sums=None,
-        Users users=None, Trust trust=None, bint verifies=False, Sieve sieve=None, Supply supply=None
+        Users users=None, Trust trust=None, bint verifies=False, Sieve sieve=None, Supply supply=None,
+        Frozen frozen=None
     ):
         """Attach the region that holds the chunks (None: closed), and the owners of checksums.
 
         `users` are those of the chunks; a store checks them before it frees any.  Chunks unknown to
         `trust` are verified before they are written in part; with `verifies`, also before they are
         read.  `sieve` belongs to the one writer, if there is one.  `supply` has the chunks that
-        come from elsewhere, for an array that is open for reading.
+        come from elsewhere, for an array that is open for reading.  `frozen` tells which chunks are
+        frozen.
         """
         cdef bint is_open = region is not None
         cdef Touched touched = Touched() if is_open and writable and region.fd >= 0 else None
-        cdef Writes writes = Writes() if sums is not None else None
+        cdef Writes writes = Writes() if sums is not None or frozen is not None else None
         cdef Users own = Users() if users is None else users
         cdef Users _users
         cdef Region _view
@@ -339,14 +344,18 @@ cdef class ArrayState:
             frame.now.layout.sieve = NULL if frame.sieve is None else &frame.sieve.state
             frame.trust = trust
             frame.supply = supply
+            frame.frozen = frozen
             frame.now.verifies = verifies and trust is not None
-            frame.now.asks = frame.now.verifies or supply is not None
+            frame.now.asks = frame.now.verifies or supply is not None or frozen is not None
             frame.now.reads_direct = (
                 frame.now.layout.base != NULL and frame.now.layout.place == NULL and not hollow
                 and not frame.now.asks)
+            frame.now.reads_frozen = (
+                frozen is not None and not FREE_THREADS and not frame.now.verifies and not hollow
+                and frame.now.layout.base != NULL and frame.now.layout.place == NULL)
             frame.now.is_durable = durable
             frame.sums = sums if frame.now.is_writable else None
-            if sums is not None and self.writes is None:
+            if writes is not None and self.writes is None:
                 self.writes = writes
             frame.now.writes_direct = (
                 frame.now.reads_direct and frame.now.is_writable and not frame.now.layout.sparse
@@ -705,7 +714,7 @@ def verify_reads(ArrayState self not None):
         return
     frame = before.copied()
     frame.now.verifies = frame.now.asks = True
-    frame.now.reads_direct = frame.now.writes_direct = False
+    frame.now.reads_direct = frame.now.writes_direct = frame.now.reads_frozen = False
     frame.epoch = before.epoch
     if frame.epoch is not None:
         add_to(&frame.epoch.n_users, 1)

@@ -37,11 +37,14 @@ cdef class Supply:
     cdef readonly index_t most_ahead    # chunks that the provider begins to bring ahead
     cdef dict used              # address: number of users of the chunk
     cdef dict idle              # addresses of the other present chunks, oldest use first
-    cdef set moving             # addresses of chunks that a thread is bringing or evicting
+    cdef dict moving            # chunks that a thread is bringing or evicting: number of the move
+    cdef index_t n_moves
     cdef object returned        # addresses whose uses have ended, still counted in `used`
     cdef object lock
     cdef object moved           # notified when chunks stop `moving`
 
+    cdef int _move(self, list addresses) except -1
+    cdef int _stop_moving(self, list addresses) except -1
     cdef int _take_back(self) except -1
     cdef list _leaving(self, index_t n_coming)
 

@@ -105,7 +105,7 @@ cdef class Supply:
         self.most_ahead = self.most if bytes_ahead is None else chunks_within(bytes_ahead, chunk_bytes)
         self.used = {}
         self.idle = {}
-        self.moving = set()
+        self.moving = {}
         self.returned = deque()
         self.lock = threading.Lock()
         self.moved = threading.Condition(self.lock)
@@ -139,7 +139,7 @@ cdef class Supply:
                     kept.append(address)
                 if missing:
                     leaving = self._leaving(len(missing))
-                    self.moving.update(missing)
+                    self._move(missing)
                 elif later:
                     self.moved.wait()
             if missing:
@@ -157,8 +157,8 @@ cdef class Supply:
             brought = missing
         finally:
             with self.lock:
-                self.moving.difference_update(leaving)
-                self.moving.difference_update(missing)
+                self._stop_moving(leaving)
+                self._stop_moving(missing)
                 for address in brought:
                     self.used[address] = 1
                 kept += brought
@@ -173,11 +173,23 @@ cdef class Supply:
             del self.idle[address]
             if self.trust is not None:
                 touched_drop(self.trust.known.root, address)
-            self.moving.add(address)
             leaving.append(address)
             excess -= 1
         leaving.sort()
+        self._move(leaving)
         return leaving
+
+    cdef int _move(self, list addresses) except -1:
+        """Note, with the lock held, that this thread moves chunks."""
+        self.n_moves += 1
+        for address in addresses:
+            self.moving[address] = self.n_moves
+        return 0
+
+    cdef int _stop_moving(self, list addresses) except -1:
+        for address in addresses:
+            self.moving.pop(address, None)
+        return 0
 
     cdef int _take_back(self) except -1:
         """Count the uses that have ended, with the lock held."""
@@ -217,7 +229,7 @@ cdef class Supply:
         cdef list wanted = addresses.tolist(), leaving, kept
         cdef Use _held      # until the end
         with self.lock:
-            while not self.moving.isdisjoint(wanted):
+            while not self.moving.keys().isdisjoint(wanted):
                 self.moved.wait()
             self._take_back()
             leaving = [address for address in wanted if address in self.idle]
@@ -227,7 +239,7 @@ cdef class Supply:
             for address in kept:
                 self.used[address] += 1
             _held = use_of(self, kept)
-            self.moving.update(leaving)
+            self._move(leaving)
         try:
             if leaving:
                 self.provider.evict(np.array(leaving, np.int64))
@@ -238,8 +250,18 @@ cdef class Supply:
                 if self.trust is not None:
                     for address in leaving + kept:
                         touched_drop(self.trust.known.root, address)
-                self.moving.difference_update(leaving)
+                self._stop_moving(leaving)
                 self.moved.notify_all()
+
+    def settle(self):
+        """Wait until the chunks that are on their way now have come; then they are present.
+
+        A store calls this before `renew`, as chunks on their way may be of the state before.
+        """
+        with self.lock:
+            newest = self.n_moves
+            while any(number <= newest for number in self.moving.values()):
+                self.moved.wait()
 
     @property
     def present(self):

@@ -22,6 +22,11 @@ cdef struct asked_t:
 cdef class Transfers(ArrayState):
     cdef int _transfer(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1
     cdef int _transfer_asked(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
+    cdef int _transfer_frozen(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
+    cdef bint _read_shadow(
+        self, Frame frame, selection_t *s, cnp.ndarray values, bint is_one
+    ) except -1
+    cdef int _move_or_watch(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _move_box(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1
     cdef int _move_halves(
         self, Frame frame, selection_t *s, cnp.ndarray values, bint write, const index_t *n_pieces,
@@ -39,6 +44,7 @@ cdef class Transfers(ArrayState):
     cdef int _move_points(
         self, Frame frame, query, const index_t *origin, cnp.ndarray values, bint write
     ) except -1
+    cdef int _run_frozen(self, Frame frame, QueryTables tables, index_t size, index_t total) except -1
     cdef int _write_noted(self, Frame frame, QueryTables tables, index_t size, index_t total) except -1
     cdef int _run_visited(self, QueryTables tables, index_t size, index_t total) except -1
     cdef int _run_cold_visits(self, QueryTables tables, index_t size, index_t total) except -1
@@ -48,6 +54,7 @@ cdef class Transfers(ArrayState):
         self, Frame frame, query, const index_t *origin, cnp.ndarray values
     ) except -1
     cdef int _begin_write(self, Frame frame) except -1
+    cdef int _doubt(self, Frame frame) except -1
     cdef int _store(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _note_box(self, Frame frame, const selection_t *s) except -1
     cdef Use _provide_box(self, Frame frame, const selection_t *s)
@@ -57,6 +64,7 @@ cdef class Transfers(ArrayState):
     cdef int _verify_visits(self, Frame frame, const query_t *q) except -1
     cdef int _verify(self, Frame frame, addresses) except -1
     cdef void _note_visits(self, const query_t *q) noexcept
+    cdef int _thaw(self, Frame frame, addresses) except -1
     cdef int _tell(self, const selection_t *s) except -1
 
 

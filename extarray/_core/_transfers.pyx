@@ -4,16 +4,18 @@ Transfers also note which chunks were written, for their checksums, and learn wh
 cut off while they were read.
 """
 
+import errno
 import os
 
 import numpy as np
 
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from ._frozen cimport Frozen
 from ._file cimport ahead_t, begin_sieving, end_asking, end_sieving, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport (
@@ -21,7 +23,9 @@ from ._copy cimport (
     saves_calls,
 )
 from ._gather cimport QueryTables
-from ._mapping cimport Region, touched_drop, touched_missed, touched_set, touched_take
+from ._mapping cimport (
+    Region, touched_drop, touched_get, touched_missed, touched_set, touched_take,
+)
 from ._visits cimport place_of_visit, query_t, run_visits
 from ._selection cimport box_of, narrow, selection_size, selection_t, whole_box, widest
 from ._state cimport ArrayState, Frame, Writes, frame_of, frame_t
@@ -98,6 +102,8 @@ cdef class Transfers(ArrayState):
         cdef Use _used
         if selection_size(s) == 0:
             return 0
+        if frame.frozen is not None:
+            return self._transfer_frozen(frame, s, values)
         if frame.supply is not None:
             begin_walk(&w, &frame.now.layout, s)
             for j in range(s.ndim):
@@ -108,6 +114,52 @@ cdef class Transfers(ArrayState):
                     frame.supply.ahead(chunks_of(frame, s))
                 return self._move_halves(frame, s, values, False, w.n, True)
         _used = self._provide_box(frame, s)     # kept until the end
+        return self._move_or_watch(frame, s, values)
+
+    cdef int _transfer_frozen(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
+        """Read a selection whose chunks may be frozen: all from one place, or else in halves."""
+        cdef Frozen frozen = frame.frozen
+        cdef walk_t w
+        cdef index_t total = 1, n_frozen
+        cdef uint64_t number
+        cdef int j
+        begin_walk(&w, &frame.now.layout, s)
+        for j in range(s.ndim):
+            total *= w.n[j]
+        while True:
+            number = frozen.freezes.look()
+            n_frozen = count_frozen(frame, s)
+            if n_frozen == 0:
+                if frame.now.verifies:
+                    self._verify_box(frame, s)
+                self._move_or_watch(frame, s, values)
+                if frozen.freezes.look() == number:
+                    return 0
+                # It may have met holes.  A shorter read is less likely to meet more.
+                if total == 1:
+                    continue
+            elif n_frozen == total and total <= frozen.supply.share:
+                if self._read_shadow(frame, s, values, total == 1):
+                    return 0
+                continue
+            return self._move_halves(frame, s, values, False, w.n, True)
+
+    cdef bint _read_shadow(
+        self, Frame frame, selection_t *s, cnp.ndarray values, bint is_one
+    ) except -1:
+        """Read a selection of frozen chunks; return False if some are raw by now."""
+        cdef Frozen frozen = frame.frozen
+        addresses = chunks_of(frame, s)
+        cdef Use used = frozen.bring(addresses)
+        if used is None:
+            return False
+        self._move_or_watch(in_shadow(frame), s, values)
+        if is_one and selection_size(s) == 1:
+            frozen.note_recent(addresses[0])
+        return True
+
+    cdef int _move_or_watch(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
+        """Read a selection whose chunks are present, and right."""
         if frame.cuts is None:
             return self._move_box(frame, s, values, False)
         return self._read_watched(frame, s, values)
@@ -390,7 +442,7 @@ cdef class Transfers(ArrayState):
         cdef index_t size, total, first = 0, stop, window = WINDOW
         cdef tuple extents = query.extents
         cdef int failure = 0, j
-        cdef bint noted = write and frame.sums is not None
+        cdef bint noted = write and (frame.sums is not None or frame.frozen is not None)
         cdef Use _used = None
         tables = QueryTables(frame.vectors)
         q = &tables.query
@@ -424,6 +476,14 @@ cdef class Transfers(ArrayState):
         while first < total:
             stop = min(total, first + window)
             tables.look_up(first, stop)
+            if frame.frozen is not None:
+                failure = self._run_frozen(frame, tables, size, total)
+                if failure:
+                    break
+                if stop < total:
+                    self._look_for_signals(False)
+                first = stop
+                continue
             if frame.now.asks and not write:
                 if frame.supply is not None:
                     found = visited(q)
@@ -444,19 +504,73 @@ cdef class Transfers(ArrayState):
             first = stop
         return self._check_transferred(frame, failure, write)
 
+    cdef int _run_frozen(self, Frame frame, QueryTables tables, index_t size, index_t total) except -1:
+        """Make the visits that were looked up, to chunks that may be frozen."""
+        cdef query_t *q = &tables.query
+        cdef Frozen frozen = frame.frozen
+        cdef layout_t layout = q.layout
+        cdef index_t *address = q.address
+        cdef uint64_t *visit = q.visit
+        cdef index_t n = q.n_visits, n_raw, first, stop
+        cdef uint64_t number
+        cdef int failure = 0
+        cdef bint is_done = False
+        try:
+            while not is_done and not failure:
+                number = frozen.freezes.look()
+                n_raw = part_visits(q, frozen)
+                q.n_visits = n_raw
+                if n_raw:
+                    if frame.now.verifies:
+                        self._verify_visits(frame, q)
+                    if visits_look_cold(frame.region, q, size, total):
+                        failure = self._run_cold_visits(tables, size, total)
+                    else:
+                        failure = self._run_visited(tables, size, total)
+                # Otherwise it may have met holes.
+                is_done = frozen.freezes.look() == number
+                first = n_raw
+                while is_done and not failure and first < n:
+                    stop = min(n, first + frozen.supply.share)
+                    q.address = address + first
+                    q.visit = visit + first
+                    q.n_visits = stop - first
+                    used = frozen.bring(visited(q))
+                    is_done = used is not None
+                    if is_done:
+                        look_into_shadow(frame, &q.layout)
+                        failure = self._run_visited(tables, size, total)
+                        q.layout = layout
+                    first = stop
+                q.address = address
+                q.visit = visit
+                q.n_visits = n
+        finally:
+            q.layout = layout
+            q.address = address
+            q.visit = visit
+            q.n_visits = n
+        return failure
+
     cdef int _write_noted(self, Frame frame, QueryTables tables, index_t size, index_t total) except -1:
-        """Write the elements of a query, if chunks have checksums."""
+        """Write the elements of a query, if chunks have checksums or may be frozen."""
         cdef query_t *q = &tables.query
         cdef index_t first
         cdef int failure = 0
-        if frame.trust is not None:
-            for first in range(0, total, WINDOW):       # before anything is written
-                tables.look_up(first, min(total, first + WINDOW))
-                self._verify_visits(frame, q)
         self._begin_write(frame)
         try:
+            if frame.trust is not None or frame.frozen is not None:
+                for first in range(0, total, WINDOW):       # before anything is written
+                    tables.look_up(first, min(total, first + WINDOW))
+                    if frame.frozen is not None:
+                        self._note_visits(q)
+                        self._thaw(frame, visited(q))
+                    if frame.trust is not None:
+                        self._verify_visits(frame, q)
+            if frame.sums is not None:
+                self._doubt(frame)
             for first in range(0, total, WINDOW):
-                if total > WINDOW or frame.trust is None:
+                if total > WINDOW or frame.trust is None and frame.frozen is None:
                     tables.look_up(first, min(total, first + WINDOW))
                 self._note_visits(q)
                 try:
@@ -595,29 +709,39 @@ cdef class Transfers(ArrayState):
     # -- notes of written chunks, if they have checksums -------------------------------------
 
     cdef int _begin_write(self, Frame frame) except -1:
-        """Mark checksums as doubtful in the files, before the first write that makes them so."""
-        # Count first, then look at the flag, which others clear first and then look at the counts:
-        # so one of the two sees the other's step.
+        """Count a write, before it changes anything."""
         add_to(&self.writes.n_begun, 1)
         add_to(&self.writes.n_going, 1)
         fence()
-        try:
-            while not frame.sums.in_doubt:
-                frame.sums.doubt()
-            self._writable()        # the array may have been closed before
-        except BaseException:
-            add_to(&self.writes.n_going, -1)
-            raise
+        return 0
+
+    cdef int _doubt(self, Frame frame) except -1:
+        """Mark checksums as doubtful in the files, before the first write that makes them so.
+
+        Writes are counted before they look at the flag, which others clear before they look at the
+        counts: so one of the two sees the other's step.
+        """
+        while not frame.sums.in_doubt:
+            frame.sums.doubt()
+        self._writable()        # the array may have been closed before
         return 0
 
     cdef int _store(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
         """Write an array of this dtype, which broadcasts to the shape of a selection."""
-        if frame.sums is None:
+        if frame.sums is None and frame.frozen is None:
             return self._transfer(frame, s, values, True)
-        if frame.trust is not None:
+        if frame.frozen is None and frame.trust is not None:
             self._trust_box(frame, s, False)
         self._begin_write(frame)
         try:
+            if frame.frozen is not None and selection_size(s):
+                # Noted chunks are not frozen until the write has ended.
+                self._note_box(frame, s)
+                self._thaw(frame, chunks_of(frame, s))
+                if frame.trust is not None:
+                    self._trust_box(frame, s, False)
+            if frame.sums is not None:
+                self._doubt(frame)
             # Note before the write, so that nobody trusts the checksums, and after it, since they
             # may have been made meanwhile.
             self._note_box(frame, s)
@@ -635,7 +759,7 @@ cdef class Transfers(ArrayState):
             return 0
         begin_walk(&w, &frame.now.layout, s)
         while True:
-            touched_set(self.writes.written.root, address_of(frame.now.axial, w.chunk))
+            note(self.writes, address_of(frame.now.axial, w.chunk))
             if not next_chunk(&w, &frame.now.layout):
                 return 0
 
@@ -643,7 +767,21 @@ cdef class Transfers(ArrayState):
         """Note the chunks that a query writes to."""
         cdef index_t i
         for i in range(q.n_visits):
-            touched_set(self.writes.written.root, q.address[i])
+            note(self.writes, q.address[i])
+
+    # -- frozen chunks -----------------------------------------------------------------------
+
+    cdef int _thaw(self, Frame frame, addresses) except -1:
+        """Give frozen chunks their raw bytes back, before a write that is noted already."""
+        cdef Frozen frozen = frame.frozen
+        if not frozen.entries(addresses).any():
+            return 0
+        with frozen.thawing:
+            frozen_ones = addresses[frozen.entries(addresses) != 0]
+            if len(frozen_ones):
+                self.host.thaw(self, frozen_ones)
+        self._writable()        # the array may have been closed meanwhile
+        return 0
 
     # -- chunks made ready before use: present, and right ------------------------------------
 
@@ -659,12 +797,24 @@ cdef class Transfers(ArrayState):
             self._verify_box(frame, s)
         return used
 
+    def _thaw_chunks(self, addresses):
+        """Give frozen chunks their raw bytes back."""
+        cdef Frame frame = self._writable()
+        self._begin_write(frame)
+        try:
+            self._thaw(frame, addresses)
+        finally:
+            add_to(&self.writes.n_going, -1)
+
     def _provide_chunks(self, addresses, bint write):
         """Prepare chunks that code outside these transfers will read, or write in part.
 
         They stay present as long as the returned object lives.
         """
         cdef Frame frame = self._writable() if write else self._opened()
+        if frame.frozen is not None:
+            raise StorageError(
+                errno.ENOTSUP, f"{self._name()} has frozen chunks, which this operation cannot use yet")
         used = None if frame.supply is None else frame.supply.use(np.unique(addresses))
         if (frame.trust is not None and (write or frame.now.verifies)
                 and not touched_missed(frame.trust.known.root)):
@@ -816,18 +966,24 @@ cdef class Transfers(ArrayState):
         cdef Frame frame = self._writable()
         cdef index_t address
         self._begin_write(frame)
+        if frame.sums is not None:
+            try:
+                self._doubt(frame)
+            except BaseException:
+                add_to(&self.writes.n_going, -1)
+                raise
         if frame.trust is not None:
             for address in whole:
                 frame.trust.know(address)
         for address in addresses:
-            touched_set(self.writes.written.root, address)
+            note(self.writes, address)
         fence()     # marks come before the write
 
     def _end_noted(self, const index_t[::1] addresses not None):
         """End a write to chunks."""
         cdef index_t address
         for address in addresses:
-            touched_set(self.writes.written.root, address)
+            note(self.writes, address)
         add_to(&self.writes.n_going, -1)
 
     def _unverified(self, addresses):
@@ -907,6 +1063,78 @@ cdef cnp.ndarray visited(const query_t *q):
     for i in range(q.n_visits):
         found[i] = q.address[i]
     return np.unique(addresses)
+
+
+cdef inline void note(Writes writes, index_t address) noexcept:
+    """Note a chunk that is written to."""
+    touched_set(writes.changed.root, address)
+    touched_set(writes.written.root, address)
+
+
+cdef index_t count_frozen(Frame frame, const selection_t *s) noexcept:
+    """Return the number of chunks of a non-empty selection that are frozen."""
+    cdef walk_t w
+    cdef index_t n = 0
+    begin_walk(&w, &frame.now.layout, s)
+    while True:
+        n += frame.frozen.live(address_of(frame.now.axial, w.chunk)) != 0
+        if not next_chunk(&w, &frame.now.layout):
+            return n
+
+
+cdef index_t part_visits(query_t *q, Frozen frozen) except -1:
+    """Put visits to raw chunks before those to frozen ones; return the number of the former.
+
+    The order within both stays.
+    """
+    cdef index_t i, n_raw = 0, n_frozen = 0
+    cdef index_t[::1] address
+    cdef uint64_t[::1] visit
+    for i in range(q.n_visits):
+        n_frozen += frozen.live(q.address[i]) != 0
+    if n_frozen == 0:
+        return q.n_visits
+    if n_frozen == q.n_visits:
+        return 0
+    address = np.empty(q.n_visits, np.int64)
+    visit = np.empty(q.n_visits, np.uint64)
+    n_frozen = 0
+    for i in range(q.n_visits):
+        if frozen.live(q.address[i]):
+            address[n_frozen] = q.address[i]
+            visit[n_frozen] = q.visit[i]
+            n_frozen += 1
+        else:
+            q.address[n_raw] = q.address[i]
+            q.visit[n_raw] = q.visit[i]
+            n_raw += 1
+    for i in range(n_frozen):
+        q.address[n_raw + i] = address[i]
+        q.visit[n_raw + i] = visit[i]
+    return n_raw
+
+
+cdef int look_into_shadow(Frame frame, layout_t *layout) except -1:
+    """Let a layout find chunks in the shadow."""
+    cdef Frozen frozen = frame.frozen
+    frozen.take_shadow(frame.now.file_bytes)
+    layout.base = frozen.shadow.base
+    layout.pages = frozen.shadow.pages
+    layout.blocks = frozen.shadow.blocks
+    layout.fd = -1
+    layout.start = 0
+    layout.sparse = layout.hollow = False
+    layout.touched = NULL
+    layout.sieve = NULL
+    return 0
+
+
+cdef Frame in_shadow(Frame frame):
+    """Return the frame of a read of chunks that are in the shadow."""
+    cdef Frame shadow = frame.copied()
+    look_into_shadow(frame, &shadow.now.layout)
+    shadow.region = frame.frozen.shadow
+    return shadow
 
 
 cdef void begin_walk(walk_t *w, const layout_t *layout, const selection_t *s) noexcept:
@@ -1171,6 +1399,56 @@ def return_taken(Transfers self not None):
     cdef index_t address = 0
     while touched_take(writes.taken.root, address, 1, &address):
         touched_set(writes.written.root, address)
+
+
+# -- notes of written chunks, for the store that freezes them ----------------------------------------
+
+
+def take_changed(Transfers self not None, index_t first, index_t limit):
+    """Take the addresses, from `first` on, of chunks written since they were last taken.
+
+    At most `limit` of them, in order, and none with a writable view.  None during a write.
+    """
+    cdef Writes writes = self.writes
+    cdef index_t n
+    fence()         # see `_begin_write`
+    if count_of(&writes.n_going):
+        return None
+    addresses = np.empty(limit, np.int64)
+    cdef index_t[::1] taken = addresses
+    n = touched_take(writes.changed.root, first, limit, &taken[0])
+    fence()
+    return addresses[:n]
+
+
+def return_changed(Transfers self not None, const index_t[::1] addresses not None):
+    """Put back chunks that were taken, but not frozen."""
+    cdef index_t address
+    for address in addresses:
+        touched_set(self.writes.changed.root, address)
+
+
+def freeze_taken(
+    Transfers self not None, const index_t[::1] addresses not None, const uint64_t[::1] entries not None
+):
+    """Give chunks their entries, unless they were written since they were taken.
+
+    Return which chunks are frozen now, as a boolean array.
+    """
+    cdef Frame frame = self._writable()
+    cdef Frozen frozen = frame.frozen
+    cdef Writes writes = self.writes
+    cdef unsigned char[::1] found
+    cdef index_t i
+    result = np.zeros(addresses.shape[0], np.bool_)
+    found = result.view(np.uint8)
+    if FREE_THREADS and count_of(&writes.n_going):
+        return result
+    for i in range(addresses.shape[0]):
+        if not touched_get(writes.changed.root, addresses[i]) and addresses[i] not in writes.shown:
+            frozen.set_entry(addresses[i], entries[i])
+            found[i] = True
+    return result
 
 
 def note_written(

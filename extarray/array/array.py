@@ -24,6 +24,7 @@ from extarray.array.lazy import everything
 from extarray.array.writers import Alone, Elements
 from extarray.common.arguments import as_axis
 from extarray.common.errors import ArgumentTypeError
+from extarray.common.lazy import LazyImports
 from extarray.common.on_error import OnError
 from extarray.format.attrs import Attributes, decode_attrs
 from extarray.format.labels import attrs_now, known_dims
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
     from extarray.streaming.blocks import Line
 
 __all__ = ["ExtArray"]
+
+_later = LazyImports({"extarray.array.freezing": "freeze thaw"})
 
 
 class ExtArray(ArrayCore, NumpyMixin):
@@ -184,6 +187,44 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> xa.zeros((2, 2)).flush()
         """
         self._writers.flush(self)
+
+    def freeze(self) -> int:
+        """Compress all chunks that have elements and are not compressed yet.
+
+        Returns
+        -------
+        int
+            Number of chunks that were frozen.
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: the array was created without `compression`.
+        ReadOnlyError, ClosedError, StorageError
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.create("tides", (0, 4), chunks=(2, 4), compression="zlib") as a:
+        ...     a.append(np.ones((5, 4)))
+        ...     a.freeze()
+        3
+        """
+        self._check("freeze chunks of")
+        return _later.freeze(facts.freezable(self))  # type: ignore[no-any-return]
+
+    def thaw(self) -> None:
+        """Store all chunks uncompressed again, at the places that their addresses give.
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: the array was created without `compression`.
+        ReadOnlyError, ClosedError, StorageError
+            Also where the disk has no room for all of them; some may be thawed then.
+        """
+        self._check("thaw chunks of")
+        _later.thaw(facts.freezable(self))
 
     def close(self) -> None:
         """Let go of the files and of the writer's lock.  Views of chunks stay valid.
@@ -355,7 +396,9 @@ class ExtArray(ArrayCore, NumpyMixin):
             number of elements that the grid has before the bounds, ``records`` the number of
             records of each axis, ``utilisation`` the share of allocated elements inside the bounds.
             An array on a server or in a bucket has ``requests`` and ``fetched_bytes``, those made
-            and received so far.
+            and received so far.  One that `pack` has compressed, or put in another order, has
+            ``compression``, ``chunk_order``, ``stored_bytes``, those that its chunks take, and
+            ``ratio``, the bytes of its elements divided by those.
 
         Examples
         --------
@@ -1414,7 +1457,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         durability: str | None = None,
         names: tuple[str, str] | None = None,
         verify: str | None = None,
-        sequence: int = 0,
+        sequence: float = 0,
     ) -> Self:
         return copies.reopened(  # type: ignore[no-any-return]
             cls, path, uuid, engine, durability, names, verify, sequence, Elements
@@ -1708,20 +1751,23 @@ class ExtArray(ArrayCore, NumpyMixin):
         url : str, optional
             Address at which others find the packed file, or the pair of files, with or without
             ``.xta``: ``"https://host/scene.xap"``, ``"s3://bucket/live"``.  The references name it
-            in place of the local path.
+            in place of the local path, or of the URL at which the array was opened.
 
         Returns
         -------
         dict
             Version 1 of the references, ready for JSON: ``{"version": 1, "refs": {...}}``.  Each
             chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, or of the
-            packed file, or the URL.  Chunks of the fill value that a packed file leaves out have no
-            reference, or their bytes in its place.
+            packed file, or the URL, without user and password.  Chunks of the fill value that a
+            packed file leaves out have no reference, or their bytes in its place, as have
+            compressed chunks of one other value.
 
         Raises
         ------
         ArgumentError
-            A ValueError: an array in memory; and as `as_zarr_store`.
+            A ValueError: an array in memory; one opened at a URL with a query, which may be a
+            signature, or in a store without a URL, unless `url` is given; compressed chunks that
+            Zarr does not decode, or that are elsewhere; and as `as_zarr_store`.
         DTypeError, MissingExtraError, ClosedError
 
         Notes

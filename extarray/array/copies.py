@@ -100,7 +100,7 @@ class Copied(Stored, Protocol):
         durability: str | None = None,
         names: tuple[str, str] | None = None,
         verify: str | None = None,
-        sequence: int = 0,
+        sequence: float = 0,
     ) -> Any: ...
     @classmethod
     def _restore(cls, header: Header, attrs: str, elements: NDArray[Any], growth: int) -> Any: ...
@@ -242,7 +242,7 @@ def reopened(
     durability: str | None,
     names: tuple[str, str] | None,
     verify: str | None,
-    sequence: int,
+    sequence: float,
     beside: Callable[..., Any],
 ) -> Any:
     """Open a pickled array in files; for writing, by the policy `beside`, if a durability is given.

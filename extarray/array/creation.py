@@ -18,8 +18,9 @@ from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
 from extarray.array.writers import Alone, Elements, Shared
+from extarray.codecs.codec import Codec
 from extarray.common.arguments import check_choice, check_flag, check_progress
-from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
+from extarray.common.choices import DURABILITIES, ENGINES, FREEZES, VERIFICATIONS
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.common.lazy import LazyImports
@@ -79,7 +80,7 @@ _later = LazyImports(
     {
         "extarray.common.progress": "Progress",
         "extarray.maintenance.transform": "fill",
-        "extarray.fetched.paths": "as_path refuse_writing",
+        "extarray.fetched.paths": "as_path check_options refuse_writing",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
     }
 )
@@ -101,6 +102,8 @@ def create(
     durability: Durability | str = "flush",
     growth: GrowthPolicy = NOT_GIVEN,
     checksum: bool = NOT_GIVEN,
+    compression: Any = None,
+    freeze: Literal["behind", "close", "never"] | str = "behind",
     like: Any = None,
     comm: Any = None,
     info: Mapping[str, Any] | None = None,
@@ -149,6 +152,14 @@ def create(
         Keep a checksum of each chunk (default False): `check` finds damaged elements by them, and
         copies refuse damaged chunks (see `open`, ``verify``).  `flush` and `close` then read again
         the chunks that were written, and writing single elements takes longer.
+    compression : str, int, Codec or None
+        A codec for chunks that are left behind by growth, see `pack` for its forms; None: all stay
+        as they are.  Such chunks are *frozen*: they lie compressed in a third file, ``path.xtz``.
+        The chunks at the front stay raw, so growth costs what it does without compression; a write
+        to a part of a frozen chunk *thaws* it.
+    freeze : {"behind", "close", "never"}
+        When chunks are frozen, with `compression`: in the background, once all of their elements
+        lie inside the bounds; only by `close`; or only by `ExtArray.freeze`.
     like : array, optional
         Sets the options that are not given: an array of extarray, a view of one, a dataset of h5py
         or zarr, or any other array; see Notes.
@@ -210,9 +221,12 @@ def create(
             growth=growth,
             checksum=checksum,
         )
+        options |= {"compression": compression, "freeze": freeze}
         return _checked(path, overwrite=overwrite, engine=engine, durability=durability, **options)
 
     if comm is not None:
+        if compression is not None:
+            raise ArgumentError("arrays under a communicator cannot be compressed yet")
         made: ExtArray = together.create_together(comm, info, check)
         return made
     _check_alone(engine, info)
@@ -256,6 +270,8 @@ def _checked(
     durability: str = "flush",
     growth: Any = "exact",
     checksum: bool = False,
+    compression: Any = None,
+    freeze: str = "behind",
 ) -> _Checked:
     kind = check_dtype(dtype)
     extents = check_shape(shape)
@@ -282,6 +298,17 @@ def _checked(
         sparse=holes,
         checksum=checksum,
     )
+    codec = Codec.parse(compression)
+    check_choice(freeze, "freeze", FREEZES)
+    if codec is not None:
+        if path is None:
+            raise ArgumentError("compression needs files; give a path, or leave it out")
+        if checksum:
+            raise ArgumentError(
+                "compressed arrays cannot have checksum=True yet; each frozen chunk has a checksum "
+                "of its own"
+            )
+        header = header.freezing({"codec": str(codec), "freeze": str(freeze)})
     return path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
 
 
@@ -362,7 +389,8 @@ def open(
         For reading, without a lock; or for reading and writing, as the one writer.
     timeout : float or None
         Seconds to wait for the writer's lock, and with `share` for one of its 63 places; None:
-        forever.  Another writer's commit under way gets at least 5 seconds to end.
+        forever.  Another writer's commit under way gets at least 5 seconds to end.  Not for a URL,
+        whose `storage_options` have a ``timeout`` of their own.
     engine : {"auto", "mmap", "pread", "mpi-io"}
         How the file is read and written; "auto" decides by the type of the file system; with `comm`
         it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
@@ -384,10 +412,11 @@ def open(
     recover : bool, optional
         Whether a newest state that is not whole may be given up for the newest one that is, with a
         `RecoveryWarning`.  None: on the file systems of one host, where only a power failure or
-        damage leaves such a state; not where several hosts share the files, since this one may just
-        not see all of them yet.
+        damage leaves such a state; not where several hosts share the files, nor at a URL, since
+        this host may just not see all of them yet.
     comm : mpi4py.MPI.Intracomm, optional
         Processes that open the array together, as one writer; all call, with the same arguments.
+        Not for a URL, at which each rank opens the array by itself.
     info : mapping, optional
         Hints for MPI-IO, with `comm`.
     storage_options : mapping, optional
@@ -486,6 +515,7 @@ def open(
                     f"the ranks of a communicator open files together, and '{place}' is none: open "
                     "it without comm in each rank"
                 )
+            _later.check_options(place, timeout)
         return place, mode, timeout, engine, durability, asked, recover
 
     def writers() -> Writers:

@@ -49,6 +49,7 @@ __all__ = [
     "check",
     "check_sole",
     "fill_value",
+    "freezable",
     "holes",
     "html",
     "html_of_view",
@@ -180,6 +181,16 @@ class Stored(Protocol):
     def _read_only(self, what: str) -> ReadOnlyError: ...
     def _load_attrs(self) -> str: ...
     def _save_attrs(self, change: Callable[[], str | None]) -> None: ...
+
+
+def freezable(array: Any) -> Any:
+    """Return an array whose chunks can be frozen, or raise."""
+    if array._store.now.frozen is None:
+        raise ArgumentError(
+            f"chunks of {array._name()} cannot be frozen: it was created without compression; copy "
+            "it with extarray.create(path, like=array, compression='zstd')"
+        )
+    return array
 
 
 def fill_value(array: Stored) -> Any:
@@ -420,11 +431,19 @@ def info(array: Shown) -> Info:
         )
         facts.update(files.traffic)
         if files.now.header.has_blobs:
-            facts["chunk_order"] = files.now.header.chunk_order
+            header, stored = files.now.header, files.file_bytes
+            facts["chunk_order"] = header.chunk_order
+            facts["compression"] = header.compression
+            facts.update(stored_bytes=stored, ratio=logical / stored)
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
     facts["attrs"] = array.attrs.asdict()
     return facts
+
+
+def remote_store(array: Stored) -> Any:
+    """Return the store of an array on a server or in a bucket."""
+    return array._store.files
 
 
 def text(array: Shown) -> str:

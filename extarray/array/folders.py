@@ -19,6 +19,7 @@ from extarray.array.array import ExtArray
 from extarray.array.creation import create, from_array
 from extarray.array.group_session import Session, is_in
 from extarray.array.life import check_not_held
+from extarray.codecs.codec import Codec
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
 from extarray.common.config import config
@@ -32,7 +33,7 @@ from extarray.common.errors import (
 )
 from extarray.common.formatting import format_tree
 from extarray.common.lazy import LazyImports
-from extarray.fetched.paths import local_or_remote, refuse_writing
+from extarray.fetched.paths import check_options, local_or_remote, refuse_writing
 from extarray.format.archive import check_member_name
 from extarray.format.attrs import Attributes
 from extarray.format.suffixes import file_names
@@ -50,6 +51,7 @@ from extarray.maintenance.group_files import (
 )
 from extarray.maintenance.group_index import group_at
 from extarray.storage.filesystem import family, followed_name
+from extarray.storage.lock import check_timeout
 from extarray.storage.names import Packed
 
 if TYPE_CHECKING:
@@ -147,11 +149,13 @@ def open_group(
     check_choice(mode, "mode", _MODES)
     check_choice(engine, "engine", ENGINES)
     check_choice(durability, "durability", DURABILITIES)
+    timeout = check_timeout(timeout)
     asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
     there = local_or_remote(path, storage_options, cache)
     if there is not None:
         if mode != "r":
             raise refuse_writing(there, f"open the group '{{}}' with mode {mode!r}")
+        check_options(there, timeout)
         options = {"timeout": timeout, "engine": engine, "durability": durability, "verify": asked}
         return Group(Session(group_at(there), str(there), mode, options), "")
     try:
@@ -860,6 +864,7 @@ def pack(
     path: str | PathLike[str],
     *,
     order: str | int = "address",
+    compression: Any = None,
     overwrite: bool = False,
     progress: Reported = True,
 ) -> None:
@@ -875,6 +880,10 @@ def pack(
         Order of the chunks in the file: that of their addresses, as in the files of the array;
         along a curve through the grid, which keeps neighbours on all axes together; or plane by
         plane of an axis, given by its number or name (in a group, of the arrays that have it).
+    compression : str, int, Codec or None
+        A codec for all chunks, such as "zstd", "lz4", "auto", or a `Codec`, which has a level and
+        a filter: ``"zstd:5:shuffle"`` is short for one.  An int is a level of h5py's "gzip";
+        codecs of hdf5plugin, numcodecs and zarr are translated.  None: chunks stay as they are.
     overwrite : bool
         Replace an existing file.
     progress : bool or callable
@@ -888,10 +897,12 @@ def pack(
     ChecksumError
         A ValueError: a chunk does not match its checksum; see `open`, ``verify``.
     ArgumentError, ClosedError
-        ValueErrors; also inside a block of `commit`, for an array under a communicator, and if
-        nothing has the axis of `order`.
+        ValueErrors; also inside a block of `commit`, for an array under a communicator, if
+        nothing has the axis of `order`, and if there is no such `compression`.
+    MissingExtraError
+        An ImportError: the library of the codec is not installed.
     LimitError
-        An OverflowError: `order` puts chunks of 1 GiB or more in blobs.
+        An OverflowError: chunks have 1 GiB or more, and are to be compressed or in another order.
     StorageError
         Also where elements are cut off meanwhile (EAGAIN).
 
@@ -904,10 +915,13 @@ def pack(
     program for ZIP files, of arrays in the order of addresses.
 
     Another order pays where the file is read from a server: a plane across an axis that grew late
-    then lies in fewer pieces.  Such an array is of format 3, which readers of format 2 refuse.
-    Reading copies its chunks to memory, in place of mapping them, and compares each with a
-    checksum.  Chunks of the fill value take no space in the file.  An array for which the order is
-    that of addresses anyway is packed as without `order`.
+    then lies in fewer pieces.  Compression pays where space or the network is scarce: measured
+    values become half as large, more or less.  Either makes an array of format 3, which readers of
+    format 2 refuse.  Reading copies its chunks to memory, in place of mapping them, compares each
+    with a checksum, and decodes it, several at a time on ``config.threads`` threads.  Chunks of
+    the fill value take no space in the file, those of any other one value 64 bytes, and those that
+    a codec would not make smaller stay raw.  An array that is not compressed, and for which the
+    order is that of addresses anyway, is packed as without `order`.
 
     Arrays are packed as of one moment; changes of bounds and attributes wait meanwhile.  Elements
     that are written meanwhile may be packed old or new.  The file gets its name when it is whole
@@ -926,6 +940,7 @@ def pack(
     """
     check_flag(overwrite, "overwrite")
     order = _later.check_order(order)
+    codec = Codec.parse(compression)
     there = local_or_remote(path)
     if there is not None:
         raise refuse_writing(there, "pack to '{}'")
@@ -940,7 +955,7 @@ def pack(
         session.check()
         with session.parts(key) as parts:
             attrs = session.attrs_files(key)
-            _later.write_packed(parts, attrs, target, overwrite, progress, order)
+            _later.write_packed(parts, attrs, target, overwrite, progress, order, codec)
         return
     if not isinstance(source, ExtArray):
         raise ArgumentTypeError(
@@ -959,4 +974,4 @@ def pack(
     with source._writers.resizing:
         now = source._store.now
         part = _later.Part(name, _later.Snapshot.of(now, source.axial), lambda: nullcontext(now))
-        _later.write_packed([part], {}, target, overwrite, progress, order)
+        _later.write_packed([part], {}, target, overwrite, progress, order, codec)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray._core._frozen import Frozen
     from extarray._core._mapping import Counter, Region, Users
     from extarray._core._state import Frame
     from extarray._core._supply import Supply, Trust
@@ -82,6 +83,7 @@ __all__ = [
 
 _later = LazyImports(
     {
+        "extarray.array.freezing": "freeze_at_end",
         "extarray.storage.file_store": "FileStore",
         "extarray.storage.filesystem": "resolve_path",
     }
@@ -119,6 +121,7 @@ class Living(Stored, Resizable, Protocol):
         verifies: bool = False,
         sieve: Any = None,
         supply: Supply | None = None,
+        frozen: Frozen | None = None,
     ) -> None: ...
     def _set_places(self, table: NDArray[np.int64]) -> None: ...
     def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
@@ -248,8 +251,11 @@ def place_elements(array: Living) -> None:
 
 def attach_store(array: Living) -> None:
     """Use the store's region, in the way that the store allows now."""
+    now = array._store.now
+    if now.frozen is not None:
+        now.show_frozen(array.axial)
     array._attach(
-        (now := array._store.now).region,
+        now.region,
         now.mode == "r+",
         now.header.sparse,
         now.hollow,
@@ -260,6 +266,7 @@ def attach_store(array: Living) -> None:
         now.verify == "read",
         now.sieve,
         now.supply,
+        None if now.decoded is None else now.decoded.core,
     )
 
 
@@ -274,8 +281,12 @@ def watch_cuts(array: Living) -> None:
 def show_store(array: Living, axial: Axial) -> None:
     """Show the store's region and bounds; new axial vectors mean that axes are new, too."""
     now = array._store.now
-    if now.region is not array._region:
+    decoded = now.decoded
+    is_other = now.frozen is not None and (decoded is None or decoded.table is not now.frozen)
+    if now.region is not array._region or is_other:
         attach_store(array)
+    elif decoded is not None:
+        decoded.look()
     if axial is array.axial:
         array._set_bounds(now.state.shape, now.state.offset)
         array._know_cuts(now.cuts_known, None)
@@ -424,6 +435,12 @@ class Host:
                 store.chunk_sums.empty_chunk(int(address))
             array._know(np.setdiff1d(addresses, untold))
 
+    def thaw(self, array: Stored, addresses: NDArray[np.int64]) -> None:
+        """Give frozen chunks their raw bytes back."""
+        decoded = _files(array).now.decoded
+        assert decoded is not None
+        decoded.table.thaw(addresses)
+
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
         """Return the error for a chunk that fails its checksum; indices are the frame's."""
         start, stop = (place_of(q, array.chunk_bytes) for q in (address, address + 1))
@@ -565,11 +582,16 @@ def close(array: Living) -> None:
     """Let go of the files and of the writer's lock; see `ExtArray.close`."""
     with array._writers.resizing:
         check_not_held(array, "close")
-        sums = array._store.now.sums
+        now = array._store.now
         try:
-            if not array.closed and array._store.now.mode == "r+":
+            if not array.closed and now.mode == "r+":
                 with contextlib.suppress(OSError):
                     give_back_freed(array)
+            if not array.closed and now.mode == "r+" and now.frozen is not None:
+                # What cannot be frozen stays raw.
+                with contextlib.suppress(OSError):
+                    _later.freeze_at_end(array)
+            sums = now.sums
             if not array.closed and sums is not None and not sums.are_settled:
                 # After an error the sums stay in doubt, which only costs certainty.
                 with contextlib.suppress(OSError):

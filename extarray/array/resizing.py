@@ -21,6 +21,7 @@ from extarray._core._transfers import note_written
 from extarray.common.arguments import as_int
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LimitError, ReserveError, StorageError
+from extarray.common.lazy import LazyImports
 from extarray.format.constants import LIMIT
 from extarray.grid.address_runs import address_runs, count_runs, runs_between, runs_together
 from extarray.grid.bounds import Bounds, Change, outside, to_box
@@ -62,6 +63,9 @@ Side = Literal["end", "start"]
 LOOKED_AT = 1 << 12
 # More chunks than this are processed in pieces, or not one by one at all.
 MANY = 1 << 16
+
+
+_later = LazyImports({"extarray.array.freezing": "notice"})
 
 
 class Resizable(Protocol):
@@ -180,6 +184,8 @@ def carry_out(
         raise
     finally:
         array._filling = False
+    if now.frozen is not None and not change.cuts:
+        _later.notice(array)
     if change.cuts:
         # The bounds count already: space that cannot be given back stays taken.
         with contextlib.suppress(StorageError):

@@ -88,7 +88,7 @@ class Alone:
         if isinstance(path, Path):
             opened = _later.FileStore.open(path, mode, timeout, engine, durability, verify, recover)
         else:
-            opened = _later.RemoteStore.open(path, engine, verify)
+            opened = _later.RemoteStore.open(path, engine, verify, recover)
         return opened
 
     def serve(self, array: Any) -> None:

@@ -32,9 +32,10 @@ from extarray.cli._output import print_json, print_table
 from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.choices import ORDERS
 from extarray.common.errors import ExtArrayError, MissingError
-from extarray.common.formatting import format_bytes, format_tree
+from extarray.common.formatting import format_bytes, format_disk, format_tree
 from extarray.common.system import uninterrupted
 from extarray.common.terminal import print_text
+from extarray.fetched.paths import NOT_THERE
 from extarray.format.suffixes import split_name
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
@@ -64,7 +65,8 @@ class _Entry(NamedTuple):
             return {"name": self.name, "kind": "folder"}
         if self.error is not None:
             return {"name": self.name, "kind": "array", "error": self.error}
-        keys = ("shape", "dtype", "chunks", "dims", "segments", "logical_bytes", "disk_bytes")
+        keys = ["shape", "dtype", "chunks", "dims", "segments", "logical_bytes", "disk_bytes"]
+        keys += [key for key in ("compression", "ratio") if self.facts.get("compression")]
         return {"name": self.name, "kind": "array", **{key: self.facts[key] for key in keys}}
 
 
@@ -99,8 +101,8 @@ def _listed(path: str) -> list[_Entry]:
     try:
         with opened(path) as a:
             return [_Entry(a.path.name, path, False, a.info())]
-    except ExtArrayError:
-        if not (os.path.isfile(path) or is_url(path)):
+    except ExtArrayError as error:
+        if not (os.path.isfile(path) or (is_url(path) and isinstance(error, NOT_THERE))):
             raise
     with opened_group(path) as group:
         return _packed(group)
@@ -132,7 +134,7 @@ def _row(entry: _Entry) -> tuple[str, ...]:
         ", ".join(map(str, facts["chunks"])),
         str(facts["segments"]),
         format_bytes(facts["logical_bytes"]),
-        format_bytes(facts["disk_bytes"]),
+        format_disk(facts),
     )
 
 
@@ -302,21 +304,30 @@ def mv(source: str, target: str, overwrite: bool) -> None:
         type=axis_of,
         default="address",
     ),
+    option(
+        "--compression",
+        "CODEC",
+        "compress the chunks: zstd, lz4, zlib or auto, with a level and a filter, as in zstd:5 or "
+        "lz4:shuffle",
+    ),
     OVERWRITE,
     details="FILE is an uncompressed ZIP file, usually with the suffix .xap, which appears when it "
     "is complete; - writes to standard output.  Chunks along a curve (hilbert, morton) need fewer "
     "requests where FILE is read from a server.",
 )
-def pack(source: str, target: str, order: str | int, overwrite: bool) -> None:
+def pack(
+    source: str, target: str, order: str | int, compression: str | None, overwrite: bool
+) -> None:
     """Pack an array or a group."""
     import extarray as xa
 
+    how: Any = {"order": order, "compression": compression}
     with opened_group(source) if is_group(source) else opened(source) as whole, wrong_calls():
         if target != "-":
-            xa.pack(whole, target, order=order, overwrite=overwrite)
+            xa.pack(whole, target, overwrite=overwrite, **how)
             return
         with tempfile.TemporaryDirectory(prefix="extarray-pack-") as folder:
-            xa.pack(whole, os.path.join(folder, "packed.xap"), order=order)
+            xa.pack(whole, os.path.join(folder, "packed.xap"), **how)
             with open(os.path.join(folder, "packed.xap"), "rb") as file:
                 shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-__all__ = ["DURABILITIES", "ENGINES", "ORDERS", "VERIFICATIONS", "Order"]
+__all__ = ["DURABILITIES", "ENGINES", "FREEZES", "ORDERS", "VERIFICATIONS", "Order"]
 
 ENGINES = ("auto", "mmap", "pread")
 VERIFICATIONS = ("never", "write", "read")
+# When chunks of compressed arrays are frozen, besides on request.
+FREEZES = ("behind", "close", "never")
 # Not a setting of the process: the code that opens an array relies on what survives.
 DURABILITIES = ("flush", "commit")
 

@@ -131,7 +131,7 @@ class FormatError(ExtArrayError, ValueError):
 
 
 class VersionError(FormatError):
-    """The files were written in a newer format."""
+    """The files were written in a newer format, or with a codec that is not known here."""
 
 
 class CorruptError(FormatError):
@@ -139,7 +139,7 @@ class CorruptError(FormatError):
 
 
 class ChecksumError(CorruptError):
-    """A chunk does not match its checksum.
+    """A chunk does not match its checksum, or does not decode.
 
     Attributes
     ----------

@@ -17,6 +17,7 @@ __all__ = [
     "Info",
     "format_attrs",
     "format_bytes",
+    "format_disk",
     "format_fill",
     "format_tree",
     "shape_text",
@@ -92,6 +93,23 @@ def format_bytes(n: int) -> str:
     return f"{n} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
+def format_disk(facts: Mapping[str, Any]) -> str:
+    """Return the bytes that an array takes on the disk, and how it is compressed, as text.
+
+    `facts` is a result of `ExtArray.info`.
+
+    Examples
+    --------
+    >>> format_disk({"disk_bytes": 3 << 20})
+    '3.0 MiB'
+    >>> format_disk({"disk_bytes": 3 << 20, "compression": "zstd", "ratio": 1.954})
+    '3.0 MiB, zstd, ratio 1.95'
+    """
+    size = format_bytes(facts["disk_bytes"])
+    codec = facts.get("compression")
+    return size if codec is None else f"{size}, {printable(codec)}, ratio {facts['ratio']:.2f}"
+
+
 def format_attrs(facts: Mapping[str, Any]) -> list[str]:
     """Return names and values of attributes, one a line, without ``"dims"`` if it is shown anyway.
 
@@ -153,6 +171,8 @@ class Info(dict[str, Any]):
                 text = format_bytes(value)
             elif key == "utilisation":
                 text = f"{100 * value:.1f} %"
+            elif key == "ratio":
+                text = f"{value:.2f}"
             elif (key in _SHIFTS and not any(value)) or (key == "growth" and value == "exact"):
                 continue
             elif value is None:

@@ -16,6 +16,8 @@ class Limits:
     # -- threads ---------------------------------------------------------------------------------
     #: Bytes that justify another thread, in transfers and in checksums of chunks.
     share_bytes: int = 1 << 23
+    #: The same where chunks are compressed or decoded.
+    coded_bytes: int = 1 << 20
     #: Bytes that justify another thread, in an operation that goes box by box.
     streamed_bytes: int = 1 << 23
     # -- selections ------------------------------------------------------------------------------

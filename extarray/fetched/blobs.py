@@ -1,17 +1,18 @@
-"""Chunks in blobs of a packed file elsewhere, in another order than that of their addresses."""
+"""Chunks in blobs of a packed file elsewhere: compressed, or in another order."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
 from extarray.common.errors import ChecksumError, CorruptError, ResultError
 from extarray.fetched.origins import Fixed
-from extarray.format.blobs import decode_blob, decode_blobs_block
+from extarray.format.blobs import decode_blob, decode_blobs_block, raw_places
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.constants import SECTOR
 from extarray.grid.chunking import elements_of_chunk
-from extarray.storage.blobs import ChunkTable
+from extarray.storage.blobs import ChunkTable, decoding_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -66,6 +67,10 @@ class InBlobs(Fixed):
         self._table = ChunkTable(self._block, header.chunk_bytes, n_chunks, self._read_table)
         self.filled = header.fill * (header.chunk_bytes // max(1, len(header.fill)))
 
+    def n_threads(self, n_chunks: int) -> int:
+        """Return how many threads are worth it to decode so many chunks."""
+        return decoding_threads(self._block, n_chunks * self._size)
+
     def _read_table(self, ranges: list[tuple[int, int]]) -> list[bytes]:
         starts = [self._base + start for start, _ in ranges]
         sizes = [stop - start for start, stop in ranges]
@@ -83,6 +88,13 @@ class InBlobs(Fixed):
             )
         return places.offsets.tolist(), places.sizes.tolist()
 
+    def raw_offsets(self, addresses: NDArray[Any]) -> NDArray[Any] | None:
+        """Return where chunks lie in the object; see `Fixed.raw_offsets`."""
+        try:
+            return raw_places(self._table.places(addresses), self._block, self._base)
+        except ChecksumError as error:
+            raise self._told(error) from None
+
     def start(self, addresses: NDArray[Any]) -> Any:
         """Begin to fetch chunks."""
         offsets, sizes = self._places(addresses)
@@ -92,10 +104,11 @@ class InBlobs(Fixed):
         handle = self.object.start(starts, [size for size in sizes if size], waste=waste)
         return _Coded(self, handle, addresses.tolist(), sizes)
 
-    def decoded(self, address: int, blob: Any) -> Any:
-        """Return a chunk from its blob."""
+    def decoded(self, address: int, blob: Any, threads: int, room: memoryview) -> Any:
+        """Return a chunk from its blob, perhaps in `room`."""
+        itemsize = self._pair.header.dtype.itemsize
         try:
-            return decode_blob(blob, address, self._block, self._size, self._verifies)
+            return decode_blob(blob, address, self._block, room, itemsize, self._verifies, threads)
         except ChecksumError as error:
             raise self._told(error) from None
 
@@ -126,7 +139,7 @@ class _Coded:
         self._blobs = {number: blob for blob, number in enumerate(self._chunks)}
 
     def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
-        """Yield number and bytes of chunks as they come."""
+        """Yield number and bytes of chunks, or functions that decode them, as they come."""
         blobs, filled = [], []
         for number in wanted:
             blob = self._blobs.get(number)
@@ -138,8 +151,10 @@ class _Coded:
             yield filled
         for found in self._reading.arrivals(blobs):
             numbers = [self._chunks[blob] for blob, _ in found]
+            # Threads share chunks, or the parts of a single one.
+            threads = self._origin.n_threads(1) if len(found) == 1 else 1
             yield [
-                (number, self._origin.decoded(self._addresses[number], blob))
+                (number, partial(self._origin.decoded, self._addresses[number], blob, threads))
                 for number, (_, blob) in zip(numbers, found, strict=True)
             ]
 

@@ -48,6 +48,8 @@ class DiskCache:
     version : sequence of str
         What tells the version of the array from any other.
     chunk_bytes : int
+    number : int
+        Of the version, for those who have the array open.
 
     Raises
     ------
@@ -55,10 +57,15 @@ class DiskCache:
         The folder cannot be used.
     """
 
-    def __init__(self, folder: str, version: Sequence[object], chunk_bytes: int) -> None:
+    def __init__(
+        self, folder: str, version: Sequence[object], chunk_bytes: int, number: int = 0
+    ) -> None:
+        self.number = number
         self._folder, self._size = folder, chunk_bytes
         self._name = hashlib.sha256("\n".join(map(str, version)).encode()).hexdigest()[:40]
-        self._written = 0
+        # Bytes to write until the next look at the folder.  The first look comes at once, since
+        # many programs may each write little.
+        self._unseen = 0
         with family("cannot use the cache '{}'", folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
             self._chunks = self._open(_CHUNKS)
@@ -118,9 +125,9 @@ class DiskCache:
             for address, chunk in chunks:
                 self._chunks.write(chunk, address * self._size)
                 self._note(address, crc32c(chunk), now)
-                self._written += self._size
-            if self._written > config.disk_cache // _LOOKS:
-                self._written = 0
+                self._unseen -= self._size
+            if self._unseen < 0:
+                self._unseen = config.disk_cache // _LOOKS
                 self._make_room(config.disk_cache)
 
     def _make_room(self, bound: int) -> None:

@@ -5,6 +5,7 @@ A chunk is written to the shadow file as a whole, once all of its bytes are ther
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import CancelledError
 from mmap import PAGESIZE
@@ -14,6 +15,7 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import StorageError
+from extarray.common.threads import run_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +36,11 @@ class Handle(Protocol):
     """Chunks that are on their way."""
 
     def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
-        """Yield number and bytes of chunks as they come; see `Reading.arrivals`."""
+        """Yield number and bytes of chunks as they come; see `Reading.arrivals`.
+
+        In place of the bytes of a chunk, there may be a function that returns them, and may write
+        them to the room for a chunk that it is given.
+        """
 
     def cancel(self) -> None:
         """Give them up."""
@@ -73,10 +79,13 @@ class Origin(Protocol):
         """The version whose chunks come next; None: whatever there is."""
 
     def fetch(self, addresses: NDArray[np.int64]) -> Iterator[Arrived]:
-        """Yield chunks as they come."""
+        """Yield chunks, as `Handle.arrivals` does, and their version."""
 
     def start(self, addresses: NDArray[np.int64]) -> Handle:
         """Begin to fetch chunks of the present version."""
+
+    def n_threads(self, n_chunks: int) -> int:
+        """Return how many threads are worth it for the functions of so many chunks."""
 
 
 class _Coming:
@@ -109,7 +118,7 @@ class Chunks:
     bytes_ahead : int
         Most bytes of chunks on their way that nobody has asked for yet.
     cache : DiskCache or None
-        Where chunks of the version `cached` are kept on the disk.
+        Where chunks of one version, its `number`, are kept on the disk.
     """
 
     def __init__(self, data: Shadow, chunk_bytes: int, origin: Origin) -> None:
@@ -117,7 +126,6 @@ class Chunks:
         self.bytes_ahead = config.max_memory // 2
         self.brought: dict[int, Version | None] = {}
         self.cache: DiskCache | None = None
-        self.cached: int | None = None
         self._coming: dict[int, _Coming] = {}  # by address
         self._n_calls = 0
         self._lock = threading.Lock()
@@ -137,14 +145,20 @@ class Chunks:
                 if batch is not None and address not in self.brought:
                     batches.setdefault(id(batch), (batch, []))[1].append(address)
         come: set[int] = set()
-        for batch, wanted in batches.values():
-            come |= self._take(batch, wanted)
+        try:
+            for batch, wanted in batches.values():
+                come |= self._take(batch, wanted)
+        except BaseException:
+            for batch, _ in batches.values():  # what is interrupted ends, for other chunks, too
+                self._drop(batch)
+                batch.handle.cancel()
+            raise
         left = [q for q in left if q not in come]
-        if left and self.cache is not None and _number(self._origin.version) == self.cached:
+        cache, version = self.cache, self._origin.version
+        if left and cache is not None and _number(version) == cache.number:
             # Present ones are to be renewed.
             absent = [q for q in left if q not in self.brought]
-            version = self._origin.version
-            kept = self.cache.get(np.array(absent, np.int64))
+            kept = cache.get(np.array(absent, np.int64))
             self._write(list(kept.items()), version, keeps=False)
             left = [q for q in left if q not in kept]
         step = max(1, config.max_memory // self._size)
@@ -162,18 +176,18 @@ class Chunks:
                 found = [(numbers[number], chunk) for number, chunk in chunks]
                 self._write(found, batch.version)
                 come.update(q for q, _ in found)
-        except (StorageError, CancelledError):  # `provide` fetches them, and knows what to do
+        except (StorageError, CancelledError):
+            # `provide` fetches them, and knows what to do; another thread that was interrupted, or
+            # has found a newer version, has given the chunks up.
             self._drop(batch)
-        except BaseException:
-            self._drop(batch)
-            raise
         return come
 
     def ahead(self, addresses: NDArray[np.int64]) -> None:
         """Begin to fetch chunks, as far as memory allows; see `Provider`."""
         most = self.bytes_ahead // self._size
-        if self.cache is not None:
-            addresses = addresses[~self.cache.has(addresses)]
+        cache = self.cache
+        if cache is not None:
+            addresses = addresses[~cache.has(addresses)]
         with self._lock:
             patience = _PATIENCE + len(self._coming)  # each call may ask for one of these alone
             old = [q for q, b in self._coming.items() if self._n_calls - b.begun > patience]
@@ -183,8 +197,10 @@ class Chunks:
             wanted = wanted[: max(0, most - len(self._coming))]
             if not wanted:
                 return
+            # A version that is taken up in between has chunks that are newer than it says.
+            version = self._origin.version
             handle = self._origin.start(np.array(wanted, np.int64))
-            batch = _Coming(wanted, handle, self._origin.version, self._n_calls)
+            batch = _Coming(wanted, handle, version, self._n_calls)
             self._coming.update(dict.fromkeys(wanted, batch))
 
     def evict(self, addresses: NDArray[np.int64]) -> None:
@@ -204,16 +220,31 @@ class Chunks:
         self, chunks: Sequence[tuple[int, Any]], version: Version | None, keeps: bool = True
     ) -> None:
         """Write chunks, with their addresses, to the shadow file, and keep them on the disk."""
-        if keeps and self.cache is not None and self.cached == _number(version):
-            self.cache.put(chunks)
-        for address, chunk in chunks:
-            if self._shares_pages:
-                with self._lock:
+        cache = self.cache
+        if not keeps or cache is None or cache.number != _number(version):
+            cache = None
+        items = iter(chunks)
+        lock, stopped = threading.Lock(), threading.Event()
+
+        def share() -> None:
+            room = memoryview(np.empty(self._size, np.uint8))
+            while not stopped.is_set():
+                with lock:
+                    item = next(items, None)
+                if item is None:
+                    return
+                address, chunk = item
+                if callable(chunk):
+                    chunk = chunk(room)
+                if cache is not None:
+                    with lock:
+                        cache.put([(address, chunk)])
+                with self._lock if self._shares_pages else contextlib.nullcontext():
                     self._data.write(chunk, address * self._size)
                     self.brought[address] = version
-            else:
-                self._data.write(chunk, address * self._size)
-                self.brought[address] = version
+
+        n_threads = min(len(chunks), self._origin.n_threads(len(chunks)))
+        run_together([share] * max(1, n_threads), stopped.set)
 
     def _punch(self, gone: list[int]) -> None:
         """Punch holes for chunks in rising order, with the pages that no other chunk uses."""

@@ -19,6 +19,7 @@ from extarray.fetched.chunks import Arrived, Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from extarray.remote.objects import RemoteObject
@@ -56,6 +57,14 @@ class Fixed:
             )
         return (self._base + addresses * self._size).tolist(), [self._size] * len(addresses)
 
+    def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return where chunks lie in the object, byte for byte; None if a codec encodes them.
+
+        -1 stands for a chunk of the fill value.
+        """
+        offsets: NDArray[np.int64] = self._base + addresses * self._size
+        return offsets
+
     def fetch(self, addresses: NDArray[Any]) -> Iterator[Arrived]:
         """Yield chunks as they come."""
         for chunks in self.start(addresses).arrivals(range(len(addresses))):
@@ -64,6 +73,10 @@ class Fixed:
     def start(self, addresses: NDArray[Any]) -> Any:
         """Begin to fetch chunks."""
         return self.object.start(*self._ranges(addresses))
+
+    def n_threads(self, n_chunks: int) -> int:
+        """Return how many threads are worth it to decode so many chunks: none beside the caller."""
+        return 1
 
 
 class Changing(Fixed):

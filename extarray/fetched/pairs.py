@@ -23,7 +23,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.fetched.packs import TAIL_BYTES
-from extarray.fetched.paths import WHY_READ_ONLY
+from extarray.fetched.paths import NOT_THERE, WHY_READ_ONLY
 from extarray.fetched.shadow import shadow_of
 from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES
 from extarray.format.suffixes import DATA, METADATA
@@ -112,7 +112,7 @@ class _Coordinator(RemoteStates):
         """Fetch the metadata; leave them closed if they do not exist, or are another array's."""
         pair = self.pair
         pair.metadata.close()
-        with contextlib.suppress(MissingError):
+        with contextlib.suppress(*NOT_THERE):
             pair.metadata = shadow_of(pair.names[0], _read_whole(pair.path, Counts()))
             try:
                 pair.read_header()
@@ -232,9 +232,11 @@ def read_seal(pair: RemotePair, counts: Counts) -> tuple[RemoteObject, bytes]:
     path, uuid = pair.path, pair.header.uuid
     try:
         return RemoteObject.read_tail(path.object(DATA), SEAL_BYTES, counts)
-    except MissingError:
-        with contextlib.suppress(MissingError):
+    except NOT_THERE as error:
+        with contextlib.suppress(*NOT_THERE):
             return RemoteObject.read_tail(path.object(fresh_name(DATA, uuid)), SEAL_BYTES, counts)
+        if not isinstance(error, MissingError):
+            raise error
         raise MissingError(
             errno.ENOENT,
             f"cannot open '{path}': the metadata file exists, but its data file is missing; put "

@@ -7,17 +7,35 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from extarray.common.errors import ArgumentError, ReadOnlyError
+from extarray.common.errors import (
+    AccessError,
+    ArgumentError,
+    ArgumentTypeError,
+    MissingError,
+    ReadOnlyError,
+)
 from extarray.format.suffixes import PACKED, PAIR, without_suffix
 from extarray.remote.locations import Location, is_url
 from extarray.remote.obstores import OF_SCHEME
 from extarray.storage.filesystem import resolve_path
+from extarray.storage.lock import check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["WHY_READ_ONLY", "RemotePath", "as_path", "local_or_remote", "refuse_writing"]
+__all__ = [
+    "NOT_THERE",
+    "WHY_READ_ONLY",
+    "RemotePath",
+    "as_path",
+    "check_options",
+    "local_or_remote",
+    "refuse_writing",
+]
+
+#: Errors for an object that may not exist: a bucket that may not be listed denies access to it.
+NOT_THERE = (MissingError, AccessError)
 
 #: What is told to those who want to write.
 WHY_READ_ONLY = (
@@ -77,9 +95,19 @@ class RemotePath:
         if pieces is None or pieces["scheme"].lower() not in OF_SCHEME:
             text, inner = _through_pack(given) if isinstance(given, str) else (given, ())
             return cls(Location.of(text, options), inner, cache, bool(inner))
-        root = Location.of(f"{pieces['scheme']}://{pieces['host']}/{pieces['end']}", options)
-        names = tuple(name for name in pieces["path"].split("/") if name)
-        if pieces["scheme"].lower().startswith("http"):
+        path, end = pieces["path"], pieces["end"]
+        is_web = pieces["scheme"].lower().startswith("http")
+        if not is_web and "?" in end:
+            raise ArgumentError(
+                f"a {pieces['scheme']} URL has no query, such as a signature: give credentials in "
+                "storage_options, or an https URL; an object whose name has '?' opens by "
+                "(store, path)"
+            )
+        if not is_web:
+            path, end = path + end, ""  # "#" in the name of an object
+        root = Location.of(f"{pieces['scheme']}://{pieces['host']}/{end}", options)
+        names = tuple(name for name in path.split("/") if name)
+        if is_web:
             names = tuple(map(unquote, names))
         return cls(root, _without_suffix(names), cache)
 
@@ -190,7 +218,7 @@ def local_or_remote(
     cache : str or PathLike, optional
         Folder of the cache.
     """
-    folder = None if cache is None else os.path.abspath(os.fsdecode(cache))
+    folder = None if cache is None else _folder(cache)
     if isinstance(path, RemotePath):
         if folder is None or folder == path.cache:
             return path
@@ -206,12 +234,34 @@ def local_or_remote(
     return None
 
 
+def _folder(cache: Any) -> str:
+    """Return the absolute path of the cache."""
+    try:
+        name = os.fsdecode(cache)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"cache must be the path of a folder, not {type(cache).__name__}"
+        ) from None
+    if not name:
+        raise ArgumentError("cache must be the path of a folder; leave it out to keep no chunks")
+    return os.path.abspath(name)
+
+
 def as_path(
     path: Any, storage_options: Mapping[str, Any] | None = None, cache: Any = None
 ) -> Path | RemotePath:
     """Return the path of an array, local or remote, without suffix."""
     found = local_or_remote(path, storage_options, cache)
     return resolve_path(path) if found is None else found
+
+
+def check_options(path: RemotePath, timeout: float | None) -> None:
+    """Refuse what an array elsewhere cannot do for whoever opens it for reading."""
+    if check_timeout(timeout) != 0:
+        raise ArgumentError(
+            f"timeout is for locks of files, which '{path}' lacks; seconds to wait for its server "
+            "go in storage_options={'timeout': ...}"
+        )
 
 
 def refuse_writing(path: object, what: str = "open '{}' for writing") -> ReadOnlyError:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
+import time
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +25,14 @@ from extarray.common.errors import (
     CorruptError,
     FormatError,
     MissingError,
+    NotVisibleError,
     PartnerError,
     RecoveryWarning,
     ReplacedError,
+    StorageError,
 )
 from extarray.common.forks import in_children
+from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.fetched.blobs import InBlobs
 from extarray.fetched.cache import DiskCache
@@ -35,12 +40,14 @@ from extarray.fetched.chunks import Chunks
 from extarray.fetched.origins import Changing, Fixed
 from extarray.fetched.packs import InPack, RemotePack
 from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, read_seal
+from extarray.fetched.paths import NOT_THERE
 from extarray.fetched.shadow import shadow_of
 from extarray.format.constants import HOLDER_BYTES, LIMIT, SEAL_BYTES, SPARED_SLOTS
 from extarray.format.header import encode_seal
+from extarray.format.suffixes import DATA
 from extarray.remote.objects import Counts
 from extarray.storage.filesystem import choose_engine, family
-from extarray.storage.following import Update
+from extarray.storage.following import Follower, Update
 from extarray.storage.reading import PairReader
 
 if TYPE_CHECKING:
@@ -53,7 +60,8 @@ if TYPE_CHECKING:
     from extarray.fetched.paths import RemotePath
     from extarray.format.groups import Pending
     from extarray.format.superblock import Superblock
-    from extarray.storage.states import WholeState
+    from extarray.storage.pair import Pair
+    from extarray.storage.states import StateReader, WholeState
 
 __all__ = ["RemoteStore"]
 
@@ -61,6 +69,35 @@ __all__ = ["RemoteStore"]
 _ATTEMPTS = 5
 # Comparisons of chunks with their checksums, while a writer is at work.
 _LOOKS = 5
+
+
+class _DataFollower(Follower):
+    """Updates that take up the data as well.
+
+    The data are looked at after a state was chosen, so they are not older: other threads, which
+    read, may fetch newer metadata at any time.
+    """
+
+    def __init__(self, pair: Pair, states: StateReader, take_data: Callable[[], None]) -> None:
+        super().__init__(pair, states)
+        self._take_data = take_data
+        self._looks = _ATTEMPTS
+
+    def take_up(self, axial: Axial) -> Axial | None:
+        """Adopt later commits; see `Follower.take_up`, which looks often, as at files here."""
+        self._looks = _ATTEMPTS
+        try:
+            return super().take_up(axial)
+        finally:
+            self._looks = _ATTEMPTS
+
+    def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
+        """Read the new parts of a state; see `Follower.read_update`."""
+        if self._looks:
+            self._looks -= 1
+            with family("cannot refresh '{}'", self.pair.path):
+                self._take_data()
+        return super().read_update(state, axial, cuts)
 
 
 class RemoteStore(PairReader):
@@ -86,10 +123,13 @@ class RemoteStore(PairReader):
         pair = RemotePair(path)
         pair.verify = verify
         super().__init__(pair, RemoteStates(pair))
+        self.following = _DataFollower(pair, self.states, partial(self._take_data, True))
         self._given = path
         self._found: Found | None = None  # for pairs: the newest metadata that were fetched
         self._successor: Found | None = None  # the same with another number of axes
         self._is_replaced = False
+        self._recover: bool | None = None
+        self._is_recovered = False
         self._lock = threading.RLock()
         self.counts = Counts()
         self._file_bytes = 0
@@ -97,10 +137,16 @@ class RemoteStore(PairReader):
     # -- opening ---------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, path: RemotePath, engine: str, verify: str | None) -> tuple[Self, Axial]:
-        """Open an array: one request for most packed files, two for a pair of files."""
+    def open(
+        cls, path: RemotePath, engine: str, verify: str | None, recover: bool | None = None
+    ) -> tuple[Self, Axial]:
+        """Open an array: one request for most packed files, two for a pair of files.
+
+        `recover` as for `extarray.open`.
+        """
         verify = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
         self = cls(path, verify)
+        self._recover = recover
         with OnError(self.now.close), family("cannot open '{}'", path):
             packed = path.packed()
             if packed is not None:
@@ -127,7 +173,7 @@ class RemoteStore(PairReader):
             raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
         problem = self.states.check_data(found.state)
         if problem is not None:
-            raise problem
+            found = self._recovered(found, problem)
         self.origin = Fixed(pack.object, part.start, pair.header.chunk_bytes)
         return found
 
@@ -157,22 +203,33 @@ class RemoteStore(PairReader):
                 # A writer may have been at work between the two files.
                 problem = self.states.check_data(found.state)
                 if problem is None:
-                    self.origin = Changing(
-                        data, pair.header.chunk_bytes, self._confirm, any(pair.header.fill)
-                    )
-                    return found
-        except MissingError as error:
-            if error.filename == pair.names[1]:
+                    break
+        except NOT_THERE as error:
+            if self._found is not None:  # the data are not there
                 raise
             return self._open_unnamed(error)
-        assert problem is not None
-        raise problem
+        if self._recover is False:
+            self.states.check_visible(found)
+        if problem is not None:
+            found = self._recovered(found, problem)
+        self.origin = Changing(data, pair.header.chunk_bytes, self._confirm, any(pair.header.fill))
+        return found
 
-    def _open_unnamed(self, error: MissingError) -> WholeState:
+    def _recovered(self, found: WholeState, problem: Exception) -> WholeState:
+        """Return an older state that the data fit, if the user wants it; else raise `problem`."""
+        recovered = self.states.recovered(found.state) if self._recover else None
+        if recovered is None:
+            raise problem
+        self._is_recovered = True
+        return recovered
+
+    def _open_unnamed(self, error: StorageError) -> WholeState:
         """Open a packed file with an unusual name; raise an error if there is none."""
         path = self._given
-        with contextlib.suppress(MissingError, FormatError):
+        with contextlib.suppress(*NOT_THERE, FormatError):
             return self._open_packed(RemotePack(path.as_file()), "")
+        if not isinstance(error, MissingError):
+            raise error
         raise MissingError(
             errno.ENOENT,
             f"no array '{path}': there is no '{path.name}.xmd', and no packed file of this name; "
@@ -212,7 +269,7 @@ class RemoteStore(PairReader):
                 RecoveryWarning,
                 stacklevel=5,
             )
-        if found.slot in SPARED_SLOTS:
+        if self._is_recovered or found.slot in SPARED_SLOTS:
             warnings.warn(
                 f"'{pair.path}' is incomplete, as after a power failure: opened in its newest "
                 f"complete state, of shape {found.state.shape}",
@@ -246,16 +303,16 @@ class RemoteStore(PairReader):
         notes itself in the metadata before it changes anything.
         """
         pair, provider, found = self.now, self.provider, self.origin.object
-        if provider.cache is not None:
-            provider.cache.close()
-        provider.cache = None
+        before, provider.cache = provider.cache, None
+        if before is not None:
+            before.close()
         folder = self._given.cache
         noted = pair.metadata.read(HOLDER_BYTES, pair.header.holder_offset)
         has_writer = not self.is_packed and (any(noted) or not pair.state.sealed)
-        if folder is not None and found.tag is not None and not has_writer:
+        now = self.origin.version
+        if folder is not None and found.tag is not None and now is not None and not has_writer:
             version = (pair.absolute, found.tag, found.size, pair.header.uuid.hex(), self.sequence)
-            provider.cache = DiskCache(folder, version, pair.header.chunk_bytes)
-            provider.cached = None if self.origin.version is None else self.origin.version.number
+            provider.cache = DiskCache(folder, version, pair.header.chunk_bytes, now.number)
 
     def _forked(self) -> None:
         """Give a forked child files, chunks and connections of its own."""
@@ -336,6 +393,7 @@ class RemoteStore(PairReader):
         if is_newer or not origin.is_same(data):
             origin.take(data)
             self.provider.forget_coming()
+        supply.settle()
         present = supply.present
         # Chunks that were cut off are kept as they were for those who still see them.
         known = present[present < data.size // pair.header.chunk_bytes]
@@ -363,12 +421,11 @@ class RemoteStore(PairReader):
                 self._is_replaced = True
                 return None
             self._is_replaced = False
-            newest = self._successor or self._found
-            assert newest is not None
-            self._take_data(newest.sequence > self.sequence)
             if self._successor is not None:
                 return self._adopt_successor()
-        adopted = self.following.refresh(axial)
+            adopted = self.following.refresh(axial)
+            if adopted is None:  # elements may have been overwritten
+                self._take_data(False)
         self._begin_cache()
         return adopted
 
@@ -376,6 +433,7 @@ class RemoteStore(PairReader):
         """Adopt metadata with other axes; see `Follower`."""
         pair, newer = self.now, self._successor
         assert newer is not None
+        self._take_data(True)
         other = RemotePair(pair.path)
         try:
             other.metadata = shadow_of(pair.names[0], newer.content)
@@ -418,12 +476,6 @@ class RemoteStore(PairReader):
                 self._confirm()
         return super().look()
 
-    def read_update(self, state: Superblock, axial: Axial, cuts: int) -> Update:
-        """Read the new parts of a state, after taking up the data that belong to it."""
-        with family("cannot refresh '{}'", self.now.path):
-            self._take_data(True)
-        return super().read_update(state, axial, cuts)
-
     def was_superseded(self) -> bool:
         """Tell whether the array has gained an axis since the state that is known."""
         return self._successor is not None
@@ -458,6 +510,19 @@ class RemoteStore(PairReader):
                 break
         return wrong, untold
 
+    def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return where chunks lie in the object at `data_url`; see `Fixed.raw_offsets`."""
+        return self.origin.raw_offsets(addresses)
+
+    @property
+    def data_url(self) -> str | None:
+        """The URL of the object that has the chunks; None if there is none that leads to it alone.
+
+        It has no user, password and query.
+        """
+        place = self.origin.object.location if self.is_packed else self.now.path.object(DATA)
+        return place.url if place.is_public else None
+
     def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
         """Return False: nobody tells about holes of an object."""
         return False
@@ -484,11 +549,37 @@ class RemoteStore(PairReader):
 
     # -- ends ------------------------------------------------------------------------------------
 
+    @property
+    def _age(self) -> float:
+        """The number of the commit; of a packed file, which has none, when it was changed last."""
+        return self.origin.object.modified if self.is_packed else self.sequence
+
     def reduced(self, reopen: Callable[..., Any]) -> tuple[Any, ...]:
         """Return the pickle of the array."""
         pair = self.now
         place = self._given, pair.header.uuid, pair.engine
-        return reopen, (*place, None, None, pair.verify)
+        return reopen, (*place, None, None, pair.verify, self._age)
+
+    def wait_for(self, sequence: float, refresh: Callable[[], object]) -> None:
+        """Wait for a state that another process has seen, but a cache in between may hide.
+
+        A packed file is not waited for: only opening it again shows another one.
+        """
+        pause, path = limits.remote_pause, self.now.path
+        end = time.monotonic() + limits.visibility_patience
+        while self._age < sequence:
+            if self.is_packed and not self._age:  # the server no longer tells
+                return
+            if self.is_packed or time.monotonic() + pause > end:
+                raise NotVisibleError(
+                    errno.ESTALE,
+                    f"'{path}' was pickled in a newer state than its server shows here, perhaps "
+                    "from a cache; try again later, or open it anew",
+                    str(path),
+                )
+            time.sleep(pause)
+            pause *= 2
+            refresh()
 
     def warn_if_writer(self) -> None:
         """Do nothing: there is no writer."""

@@ -44,5 +44,5 @@ From the top down; each module uses only modules below it:
 ``_crc``
     CRC-32C; reading the growth log, with its checks, from a file.
 
-May use: common.
+May use: codecs, common.
 """

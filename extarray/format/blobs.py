@@ -2,24 +2,26 @@
 
 Everything here is a function of bytes, so it serves local files and objects on servers alike.  A
 reader knows the address of a chunk; `entry_places` says where its entry is, `decode_entries` where
-its blob is, and `decode_blob` gives its bytes.  `raw_places` locates the bytes of chunks that no
-codec has encoded, so that parts of them can be read.
+its blob is, and `decode_blob` gives its bytes.
 """
 
 from __future__ import annotations
 
-import enum
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from extarray.codecs.codec import CodecId
+from extarray.codecs.payloads import Encoded, decode_into
 from extarray.common.errors import ChecksumError, CorruptError, LimitError, VersionError
 from extarray.format._crc import crc32c
 from extarray.format.blocks import MOST_SUMS_EXTENTS, sums_capacity
 from extarray.format.constants import CHECKSUM, SECTOR
 
 if TYPE_CHECKING:
+    from collections.abc import Buffer
+
     from numpy.typing import NDArray
 
 __all__ = [
@@ -28,13 +30,14 @@ __all__ = [
     "FILL",
     "MIXED",
     "UNIT",
+    "BlobHead",
     "BlobPlaces",
     "BlobsBlock",
-    "Codec",
     "blob_bytes",
     "check_blob_size",
     "check_file_head",
     "decode_blob",
+    "decode_blob_head",
     "decode_blobs_block",
     "decode_entries",
     "encode_blob_head",
@@ -67,12 +70,6 @@ _LENGTH_BITS = 24
 _MOST_UNITS = (1 << _LENGTH_BITS) - 1
 _MOST_OFFSET = 1 << 64 - _LENGTH_BITS
 _WORD = 8
-
-
-class Codec(enum.IntEnum):
-    """Codecs, which make the payload of a blob from the bytes of a chunk."""
-
-    RAW = 0  # the bytes themselves
 
 
 # -- the block in ``.xmd`` -------------------------------------------------------------------------
@@ -203,9 +200,9 @@ def check_blob_size(payload_bytes: int, name: str) -> None:
     """Raise LimitError for a chunk that is too large for a blob."""
     if blob_bytes(payload_bytes) > _MOST_UNITS * UNIT:
         raise LimitError(
-            f"cannot put the chunks of {name} in another order: each has {payload_bytes} bytes, "
-            "and an entry of the table names blobs below 1 GiB; pack in the order of addresses, or "
-            "rechunk the array"
+            f"cannot compress the chunks of {name}, or put them in another order: each has "
+            f"{payload_bytes} bytes, and an entry of the table names blobs below 1 GiB; pack them "
+            "as they are, or rechunk the array"
         )
 
 
@@ -235,9 +232,10 @@ def decode_entries(
     offsets = (words >> np.uint64(_LENGTH_BITS)).astype(np.int64) * UNIT
     sizes = (words & np.uint64(_MOST_UNITS)).astype(np.int64) * UNIT
     offsets[is_fill] = sizes[is_fill] = 0
-    wrong = ~is_fill & ((sizes == 0) | (offsets < FILE_HEAD_BYTES) | (sizes > block.size - offsets))
-    if block.codec == Codec.RAW:
-        wrong |= ~is_fill & (sizes != blob_bytes(chunk_bytes))
+    most = blob_bytes(chunk_bytes)
+    least = most if block.codec == CodecId.RAW else UNIT
+    wrong = (sizes < least) | (sizes > most) | (sizes > block.size - offsets)
+    wrong = ~is_fill & (wrong | (offsets < FILE_HEAD_BYTES))
     if wrong.any():
         address = int(addresses[np.argmax(wrong)])
         error = ChecksumError(
@@ -248,14 +246,15 @@ def decode_entries(
     return BlobPlaces(offsets, sizes)
 
 
-def raw_places(places: BlobPlaces, block: BlobsBlock) -> NDArray[np.int64] | None:
-    """Return where chunks lie in ``.xtz``, byte for byte; None if a codec may have encoded them.
+def raw_places(places: BlobPlaces, block: BlobsBlock, base: int) -> NDArray[np.int64] | None:
+    """Return where chunks lie, byte for byte; None if a codec may have encoded them.
 
-    0 stands for a chunk of the fill value.
+    Offsets count from `base` before the first byte of ``.xtz``; -1 stands for a chunk of the fill
+    value.
     """
-    if block.codec != Codec.RAW:
+    if block.codec != CodecId.RAW:
         return None
-    return np.where(places.sizes > 0, places.offsets + BLOB_HEAD_BYTES, 0)
+    return np.where(places.sizes > 0, base + places.offsets + BLOB_HEAD_BYTES, -1)
 
 
 # -- ``.xtz`` and its blobs ------------------------------------------------------------------------
@@ -273,18 +272,72 @@ def check_file_head(data: bytes, block: BlobsBlock, array: bytes) -> None:
         raise CorruptError("the file of blobs is damaged, or belongs to another array")
 
 
-def encode_blob_head(
-    payload: memoryview | bytes, address: int, number: int, uuid: bytes, codec: Codec = Codec.RAW
-) -> bytes:
+def encode_blob_head(encoded: Encoded, address: int, number: int, uuid: bytes) -> bytes:
     """Return the head of a blob; the checksum covers the uuid of ``.xtz``, and the payload."""
-    body = _BLOB_HEAD.pack(0, len(payload), address, number, codec, 0, 0)[CHECKSUM.size :]
+    codec, filter_id, blocks, payload = encoded
+    body = _BLOB_HEAD.pack(0, len(payload), address, number, codec, filter_id, blocks)
+    body = body[CHECKSUM.size :]
     return CHECKSUM.pack(crc32c(payload, crc32c(uuid + body))) + body
 
 
+class BlobHead(NamedTuple):
+    """Facts about a payload, which follows them."""
+
+    crc: int
+    payload_bytes: int
+    codec: int
+    filter: int
+    blocks: int
+
+
+def decode_blob_head(head: Buffer, address: int, block: BlobsBlock, room: int) -> BlobHead:
+    """Return what the head of a blob says, which has `room` bytes; its checksum is not compared.
+
+    Raises
+    ------
+    ChecksumError
+        This is not the blob of the chunk, or it is damaged; ``chunk`` names the chunk.
+    """
+    if min(memoryview(head).nbytes, room) < BLOB_HEAD_BYTES:
+        raise _damaged(address, "it is truncated")
+    crc, n, own, _, codec, filter_id, blocks = _BLOB_HEAD.unpack_from(head)
+    if own != address or BLOB_HEAD_BYTES + n > room:
+        raise _damaged(address, "another one is in its place")
+    if block.codec not in (codec, MIXED):
+        raise _damaged(address, f"it has codec {codec} in place of {block.codec}")
+    return BlobHead(crc, n, codec, filter_id, blocks)
+
+
+def _damaged(address: int, what: str) -> ChecksumError:
+    error = ChecksumError(f"the blob of chunk {address} is damaged: {what}")
+    error.chunk = address
+    return error
+
+
 def decode_blob(
-    blob: memoryview, address: int, block: BlobsBlock, chunk_bytes: int, verify: bool = True
+    blob: memoryview,
+    address: int,
+    block: BlobsBlock,
+    room: memoryview,
+    itemsize: int,
+    verify: bool = True,
+    threads: int = 1,
 ) -> memoryview:
     """Return the bytes of a chunk from its blob.
+
+    Parameters
+    ----------
+    blob : memoryview
+    address : int
+    block : BlobsBlock
+    room : memoryview
+        As many bytes as a chunk has, for one that a codec has encoded; a raw one stays where it is.
+    itemsize : int
+        Bytes of an element.
+    verify : bool
+        Compare the blob with its checksum.
+    threads : int
+        Most threads that decode parts of it.
 
     Raises
     ------
@@ -292,24 +345,20 @@ def decode_blob(
         This is not the blob of the chunk, or it is damaged; ``chunk`` names the chunk.
     VersionError
         A newer version has encoded it.
+    MissingExtraError
+        The library of its codec is not installed.
     """
-    what = "it is truncated"
-    if len(blob) >= BLOB_HEAD_BYTES:
-        crc, n, own, _, codec, filter_, blocks = _BLOB_HEAD.unpack_from(blob)
-        stop = BLOB_HEAD_BYTES + n
-        if own != address or stop > len(blob):
-            what = "another one is in its place"
-        elif verify and crc32c(blob[CHECKSUM.size : stop], crc32c(block.uuid)) != crc:
-            what = "it does not match its checksum"
-        elif codec != Codec.RAW or filter_ or blocks:
-            raise VersionError(
-                f"chunk {address} is encoded by codec {codec}, which this version of extarray does "
-                "not know; install a newer version"
-            )
-        elif n != chunk_bytes:
-            what = f"it has {n} bytes in place of {chunk_bytes}"
-        else:
-            return blob[BLOB_HEAD_BYTES:stop]
-    error = ChecksumError(f"the blob of chunk {address} is damaged: {what}")
-    error.chunk = address
-    raise error
+    crc, n, codec, filter_id, blocks = decode_blob_head(blob, address, block, len(blob))
+    stop = BLOB_HEAD_BYTES + n
+    if verify and crc32c(blob[CHECKSUM.size : stop], crc32c(block.uuid)) != crc:
+        raise _damaged(address, "it does not match its checksum")
+    payload = blob[BLOB_HEAD_BYTES:stop]
+    if codec == CodecId.RAW and not filter_id and not blocks and len(payload) == len(room):
+        return payload
+    try:
+        decode_into(room, codec, filter_id, blocks, payload, itemsize, threads)
+    except VersionError as error:
+        raise VersionError(f"chunk {address} cannot be read: {error}") from None
+    except CorruptError as error:
+        raise _damaged(address, str(error)) from None
+    return room

@@ -8,18 +8,18 @@ as in ``blobs``.  Extents begin at multiples of `TABLE_ALIGNMENT`, so that each 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from extarray.common.errors import ChecksumError, CorruptError, LimitError
+from extarray.common.errors import CorruptError, LimitError
 from extarray.format._crc import crc32c
 from extarray.format.blobs import (
-    BLOB_HEAD_BYTES,
     FILE_HEAD_BYTES,
     UNIT,
     BlobsBlock,
     blob_bytes,
+    encode_blob_head,
     encode_blobs_block,
     encode_entry_of_blob,
     encode_file_head,
@@ -30,6 +30,7 @@ from extarray.format.constants import BLOCK, CHECKSUM, LAST_END, SECTOR
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from extarray.codecs.payloads import Encoded
     from extarray.format.header import Header
 
 __all__ = [
@@ -37,11 +38,8 @@ __all__ = [
     "RAW",
     "TABLE_ALIGNMENT",
     "TABLE_WORDS",
-    "BlobHead",
-    "Encoded",
     "check_log_head",
     "decode_frozen_block",
-    "decode_head",
     "encode_blob",
     "encode_frozen_block",
     "extent_bytes",
@@ -60,7 +58,6 @@ TABLE_ALIGNMENT = BLOCK
 _BLOCK = struct.Struct("<II16sQQHHII")
 _EXTENTS_AT = 64
 _ARRAY_AT = 32
-_HEAD = struct.Struct("<IIQQHBxI")
 _LENGTH_BITS = 24
 _MOST_UNITS = (1 << _LENGTH_BITS) - 1
 
@@ -173,25 +170,6 @@ def log_uuid(head: bytes) -> bytes:
     return head[16:_ARRAY_AT]
 
 
-class Encoded(NamedTuple):
-    """A chunk as a codec has encoded it."""
-
-    codec: int
-    filter_id: int
-    blocks: int
-    payload: bytes
-
-
-class BlobHead(NamedTuple):
-    """Facts about a payload, which follows them."""
-
-    crc: int
-    payload_bytes: int
-    codec: int
-    filter_id: int
-    blocks: int
-
-
 def encode_blob(encoded: Encoded, address: int, offset: int, uuid: bytes) -> tuple[bytes, int]:
     """Return head and payload of a blob for an offset of ``.xtz``, and the word that leads to it.
 
@@ -202,7 +180,7 @@ def encode_blob(encoded: Encoded, address: int, offset: int, uuid: bytes) -> tup
     LimitError
         The blob takes 1 GiB or more, or ends behind 64 TiB.
     """
-    codec, filter_id, blocks, payload = encoded
+    payload = encoded.payload
     size = blob_bytes(len(payload))
     if size > _MOST_UNITS * UNIT:
         raise LimitError(
@@ -210,30 +188,6 @@ def encode_blob(encoded: Encoded, address: int, offset: int, uuid: bytes) -> tup
             "less than 1 GiB; rechunk the array"
         )
     word = encode_entry_of_blob(offset, size)
-    body = _HEAD.pack(0, len(payload), address, offset // UNIT, codec, filter_id, blocks)
-    body = body[CHECKSUM.size :]
-    head = CHECKSUM.pack(crc32c(payload, crc32c(uuid + body))) + body
-    return (head + payload).ljust(size, b"\0"), word
-
-
-def decode_head(blob: memoryview, address: int, uuid: bytes, verify: bool = True) -> BlobHead:
-    """Return what the head of a whole blob says.
-
-    Raises
-    ------
-    ChecksumError
-        This is not the blob of the chunk, or it is damaged; ``chunk`` names the chunk.
-    """
-    what = "it is truncated"
-    if len(blob) >= BLOB_HEAD_BYTES:
-        crc, n, own, _, codec, filter_id, blocks = _HEAD.unpack_from(blob)
-        stop = BLOB_HEAD_BYTES + n
-        if own != address or stop > len(blob):
-            what = "another one is in its place"
-        elif verify and crc32c(blob[CHECKSUM.size : stop], crc32c(uuid)) != crc:
-            what = "it does not match its checksum"
-        else:
-            return BlobHead(crc, n, codec, filter_id, blocks)
-    error = ChecksumError(f"the blob of chunk {address} is damaged: {what}")
-    error.chunk = address
-    raise error
+    head = encode_blob_head(encoded, address, offset // UNIT, uuid)
+    rest = size - len(head) - len(payload)
+    return b"".join((head, payload, bytes(rest))), word

@@ -132,11 +132,22 @@ class Header:
     @property
     def chunk_order(self) -> str | int | None:
         """Order of the chunks in blobs, as it was asked for; None if the note does not tell."""
+        found = self._told_of_blobs("order")
+        return found if isinstance(found, (str, int)) else None
+
+    @property
+    def compression(self) -> str | None:
+        """The codec of the chunks in blobs, as it was asked for; None if there is none."""
+        found = self._told_of_blobs("compression")
+        return found if isinstance(found, str) else None
+
+    def _told_of_blobs(self, key: str) -> object:
+        """Return what the note on the blobs says; None: nothing."""
         try:
-            found = json.loads(self.blobs)["order"]
+            found: object = json.loads(self.blobs)[key]
         except (ValueError, RecursionError, TypeError, KeyError):
             return None
-        return found if isinstance(found, (str, int)) else None
+        return found
 
     @property
     def encoding(self) -> dict[str, Any]:

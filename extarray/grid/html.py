@@ -11,7 +11,7 @@ import html
 import math
 from typing import TYPE_CHECKING, Any
 
-from extarray.common.formatting import format_attrs, format_bytes, format_fill
+from extarray.common.formatting import format_attrs, format_bytes, format_disk, format_fill
 from extarray.grid.cuboid import Face, Growth, Growths, Label, cuboid_of, strip_of
 from extarray.grid.growth_map import axis_titles
 
@@ -153,7 +153,7 @@ def _rows(rows: Sequence[tuple[str, str, str]], wide: Sequence[tuple[str, str]])
 def _where(facts: Mapping[str, Any]) -> str:
     if facts["path"] is None:
         return "in memory"
-    size = format_bytes(facts["disk_bytes"])
+    size = _text(format_disk(facts))
     return f"{_text(facts['path'])} ({size} on disk), mode {_text(facts['mode'])}"
 
 

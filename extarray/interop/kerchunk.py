@@ -13,10 +13,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
+from extarray.array.facts import remote_store
 from extarray.array.folders import Group
+from extarray.codecs._filters import repeat, shuffle
+from extarray.codecs.codec import Codec, CodecId, FilterId
+from extarray.codecs.libraries import compress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
-from extarray.format.blobs import raw_places
+from extarray.format.blobs import BLOB_HEAD_BYTES, decode_blob_head
 from extarray.format.suffixes import DATA, file_names, without_suffix
 from extarray.grid.chunking import place_of
 from extarray.interop.described import Described, group_metadata, nodes_of
@@ -46,6 +50,9 @@ def references(
         prefix = f"{path}/" if path else ""
         if isinstance(node, Described):
             metadata = node.metadata(zarr_format)
+            chunks = _Chunks(node, metadata, zarr_format, url, path if is_group else "")
+            if chunks.coding is not None:
+                chunks.coding.tell(metadata, zarr_format)
             if zarr_format == 2:
                 attributes = node.attributes(2)[0]
                 if node.dims is not None:
@@ -55,8 +62,7 @@ def references(
                 refs[f"{prefix}.zattrs"] = json.dumps(attributes)
             else:
                 refs[f"{prefix}zarr.json"] = json.dumps(metadata)
-            inner = path if is_group else ""
-            refs.update(_chunks(node, metadata, prefix, zarr_format, url, inner))
+            refs.update((prefix + key, place) for key, place in chunks.items())
         elif zarr_format == 2:
             refs[f"{prefix}.zgroup"] = '{"zarr_format": 2}'
             refs[f"{prefix}.zattrs"] = json.dumps(node)
@@ -70,106 +76,235 @@ def references(
     return {"version": 1, "refs": refs}
 
 
-def _chunks(
-    node: Described,
-    metadata: dict[str, Any],
-    prefix: str,
-    zarr_format: int,
-    url: str | None,
-    inner: str,
-) -> Iterator[tuple[str, Any]]:
-    """Yield the key of each chunk and its place, or its bytes.
+class _Coding(NamedTuple):
+    """A codec of ours that Zarr has, too, and perhaps byte shuffle before it.
 
-    `inner` is the path of the array in the group that the URL names.
+    Attributes
+    ----------
+    codec : Codec
+    itemsize : int
+        Bytes of an element.
     """
-    array = node.array
-    if array.path is None:
-        raise ArgumentError(
-            "an array in memory has no file to refer to; write one with a.copy(path)"
-        )
-    lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
-    grid = [range(-(-n // c)) for n, c in zip(metadata["shape"], node.chunks, strict=True)]
-    indices = list(itertools.product(*grid))
-    if not indices:
-        return
-    places = np.array(indices, np.int64).reshape(len(indices), array.ndim) + np.array(lead, "i8")
-    addresses = np.asarray(array.axial.addresses(places)).reshape(-1)
-    found = _found(array, addresses, url, inner)
-    size = array.chunk_bytes
-    fill = _fill(node, metadata, zarr_format, int(np.count_nonzero(found.starts < 0)))
-    for index, start in zip(indices, found.starts.tolist(), strict=True):
-        parts = map(str, index)
-        if zarr_format == 3:
-            key = "/".join(["c", *parts])
+
+    codec: Codec
+    itemsize: int
+
+    def tell(self, metadata: dict[str, Any], zarr_format: int) -> None:
+        """Name the codec in the metadata of Zarr."""
+        name, size = self.codec.name, {"elementsize": self.itemsize}
+        if zarr_format == 2:
+            metadata["compressor"] = {"id": name, "level": 1}
+            if self.codec.filter is not None:
+                metadata["filters"] = [{"id": "shuffle", **size}]
+            return
+        if self.codec.filter is not None:
+            metadata["codecs"].append({"name": "numcodecs.shuffle", "configuration": size})
+        level: dict[str, Any] = {"level": 1}
+        if name == "zstd":
+            metadata["codecs"].append({"name": name, "configuration": level | {"checksum": False}})
         else:
-            key = ".".join(parts) or "0"
-        if start >= 0:
-            yield prefix + key, [found.file, start, size]
-        elif fill is not None:
-            yield prefix + key, fill
+            metadata["codecs"].append({"name": f"numcodecs.{name}", "configuration": level})
+
+    def encode(self, chunk: bytes) -> bytes:
+        """Return a chunk as Zarr reads it."""
+        if self.codec.filter is None:
+            return compress(self.codec, chunk)
+        out = bytearray(len(chunk))
+        shuffle(out, chunk, self.itemsize)
+        return compress(self.codec, out)
 
 
-class _Found(NamedTuple):
-    """The file of the chunks, and the offset of each; -1 for chunks of the fill value."""
+class _Chunks:
+    """The chunks of an array: where each one is, or its bytes.
 
-    file: str
-    starts: NDArray[np.int64]
+    Parameters
+    ----------
+    node : Described
+    metadata : dict
+        Of Zarr.
+    zarr_format : int
+    url : str or None
+    inner : str
+        Path of the array in the group that the URL names.
 
+    Attributes
+    ----------
+    coding : _Coding or None
+        The codec of the chunks.
+    """
 
-def _found(array: Any, addresses: NDArray[np.int64], url: str | None, inner: str) -> _Found:
-    """Find chunks in the file that has them."""
-    if not isinstance(array.path, Path):
-        raise ArgumentError(
-            f"'{array.path}' is on a server or in a bucket; make references where its files are, "
-            "with to_kerchunk(url=...)"
-        )
-    path, size = array.path.absolute(), array.chunk_bytes
-    with Packed.find(path) as packed:
-        name = None if packed is None else packed.inner(path) or packed.alone
-        if packed is not None and name in packed.blobs:
-            starts = _in_blobs(array, path, addresses, packed.blobs[name].start)
-            return _Found(url or packed.name, starts)
-        if comes_late(array):
+    def __init__(
+        self,
+        node: Described,
+        metadata: dict[str, Any],
+        zarr_format: int,
+        url: str | None,
+        inner: str,
+    ) -> None:
+        array = node.array
+        if array.path is None:
             raise ArgumentError(
-                f"chunks of '{array.path}' are not in its file until they are read, so nothing can "
-                "refer to them; write a complete file with a.copy(path)"
+                "an array in memory has no file to refer to; write one with a.copy(path)"
             )
-        starts = np.asarray(place_of(addresses, size))
-        if packed is not None and name in packed.arrays:
-            return _Found(url or packed.name, starts + packed.arrays[name][1].start)
-    return _Found(file_names(path)[1] if url is None else _url_of_data(url, inner), starts)
+        self._node, self._metadata, self._format = node, metadata, zarr_format
+        self._size = array.chunk_bytes
+        self.coding: _Coding | None = None
+        lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
+        grid = [range(-(-n // c)) for n, c in zip(metadata["shape"], node.chunks, strict=True)]
+        self._indices = list(itertools.product(*grid))
+        # Ranges of the file, elements that fill chunks, or None for chunks of the fill value.
+        self._places: list[tuple[int, int] | bytes | None] = []
+        self._file = ""
+        if self._indices:
+            places = np.array(self._indices, np.int64).reshape(len(self._indices), array.ndim)
+            addresses = np.asarray(array.axial.addresses(places + np.array(lead, "i8")))
+            self._find(addresses.reshape(-1), url, inner)
 
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Yield the key of each chunk and its place, or its bytes."""
+        inline: dict[bytes, str] = {}
+        n_inline = sum(isinstance(place, bytes) for place in self._places)
+        fill = self._fill(self._places.count(None), n_inline)
+        for index, place in zip(self._indices, self._places, strict=True):
+            parts = map(str, index)
+            key = "/".join(["c", *parts]) if self._format == 3 else ".".join(parts) or "0"
+            if isinstance(place, tuple):
+                yield key, [self._file, *place]
+            elif place is None:
+                if fill is not None:
+                    yield key, fill
+            else:
+                if place not in inline:
+                    inline[place] = self._inline(place)
+                yield key, inline[place]
 
-def _in_blobs(array: Any, path: Path, addresses: NDArray[np.int64], base: int) -> NDArray[np.int64]:
-    """Return the offsets of chunks in a packed file whose chunks are in another order."""
-    store, _ = FileStore.open(path, "r", 0, "pread", "flush", "write")
-    with contextlib.closing(store):
+    def _find(self, addresses: NDArray[np.int64], url: str | None, inner: str) -> None:
+        """Find chunks in the file that has them."""
+        array = self._node.array
+        if not isinstance(array.path, Path):
+            self._find_elsewhere(addresses, url, inner)
+            return
+        path, size = array.path.absolute(), self._size
+        base = 0
+        self._file = file_names(path)[1] if url is None else _url_of_data(url, inner)
+        with Packed.find(path) as packed:
+            name = None if packed is None else packed.inner(path) or packed.alone
+            if packed is not None and name in packed.blobs:
+                self._file = url or packed.name
+                self._find_in_blobs(path, addresses, packed.blobs[name].start)
+                return
+            if comes_late(array):
+                raise ArgumentError(
+                    f"chunks of '{array.path}' are not in its file until they are read, so nothing "
+                    "can refer to them; write a complete file with a.copy(path)"
+                )
+            if packed is not None and name in packed.arrays:
+                self._file, base = url or packed.name, packed.arrays[name][1].start
+        self._places = [(base + int(place_of(q, size)), size) for q in addresses.tolist()]
+
+    def _find_elsewhere(self, addresses: NDArray[np.int64], url: str | None, inner: str) -> None:
+        """Find chunks in the object that has them, on a server or in a bucket."""
+        array = self._node.array
+        store = remote_store(array)
+        file = store.data_url
+        if url is not None:
+            file = url if store.is_packed else _url_of_data(url, inner)
+        if file is None:
+            raise ArgumentError(
+                f"'{array.path}' was opened at a URL with a query, which may be secret, or in a "
+                "store that has no URL; name the address for others with to_kerchunk(url=...)"
+            )
         order = np.argsort(addresses)
-        raw = raw_places(store.blobs.places(addresses[order]), store.blobs.block)
-    if raw is None:
-        raise ArgumentError(
-            f"chunks of '{array.path}' are encoded by a codec, to which references cannot lead; "
-            "pack the array without it"
-        )
-    starts = np.empty_like(raw)
-    starts[order] = np.where(raw > 0, raw + base, -1)
-    return starts
+        raw = store.raw_offsets(addresses[order])
+        if raw is None:  # each has a head that tells its codec and length
+            raise ArgumentError(
+                f"chunks of '{array.path}' are compressed; make references where its file is, with "
+                "to_kerchunk(url=...)"
+            )
+        self._file = file
+        starts = np.empty_like(raw)
+        starts[order] = raw
+        self._places = [None if start < 0 else (start, self._size) for start in starts.tolist()]
 
+    def _find_in_blobs(self, path: Path, addresses: NDArray[np.int64], base: int) -> None:
+        """Find chunks in blobs of a packed file, at an offset of it, and the codec of all."""
+        store, _ = FileStore.open(path, "r", 0, "pread", "flush", "write")
+        codings: set[tuple[int, int, bool]] = set()
+        with contextlib.closing(store):
+            blobs = store.blobs
+            order = np.argsort(addresses)
+            places = blobs.places(addresses[order])
+            found: list[tuple[int, int] | bytes | None] = [None] * len(addresses)
+            facts = zip(order.tolist(), places.offsets.tolist(), places.sizes.tolist(), strict=True)
+            for n, offset, room in facts:
+                if not room:
+                    continue
+                if blobs.block.codec == CodecId.RAW:
+                    found[n] = base + offset + BLOB_HEAD_BYTES, self._size
+                    codings.add((CodecId.RAW, FilterId.NONE, False))
+                    continue
+                data = blobs.file.read(BLOB_HEAD_BYTES, offset)
+                head = decode_blob_head(data, int(addresses[n]), blobs.block, room)
+                offset += BLOB_HEAD_BYTES
+                if head.codec == CodecId.CONSTANT:
+                    found[n] = blobs.file.read(self._node.array.itemsize, offset)
+                    continue
+                ends = 4 * head.blocks  # frames of the parts follow; together they are one stream
+                found[n] = base + offset + ends, head.payload_bytes - ends
+                codings.add((head.codec, head.filter, head.blocks > 1))
+        self._places = found
+        self.coding = self._coding(codings)
 
-def _fill(node: Described, metadata: dict[str, Any], zarr_format: int, n: int) -> str | None:
-    """Return a chunk of the fill value in place of a reference; None if Zarr has that value."""
-    array = node.array
-    told = node.type.to_json_scalar(array.fill_value, zarr_format=zarr_format)
-    if n == 0 or json.dumps(metadata["fill_value"]) == json.dumps(told):
-        return None
-    if n * array.chunk_bytes > config.max_memory:
+    def _coding(self, codings: set[tuple[int, int, bool]]) -> _Coding | None:
+        """Return the codec of all chunks; raise if Zarr lacks it, or if there are several."""
+        kinds = {(codec, filter_id) for codec, filter_id, _ in codings}
+        if kinds <= {(CodecId.RAW, FilterId.NONE)}:
+            return None
+        if len(kinds) == 1:
+            ((codec, filter_id),) = kinds
+            names: dict[int, str] = {CodecId.ZSTD: "zstd", CodecId.ZLIB: "zlib"}
+            name = names.get(codec)
+            has_parts = any(many for _, _, many in codings)
+            if has_parts and (filter_id or codec != CodecId.ZSTD):  # not one stream
+                name = None
+            if name is not None and filter_id in (FilterId.NONE, FilterId.SHUFFLE):
+                chosen = "shuffle" if filter_id else None
+                return _Coding(Codec(name, filter=chosen), self._node.array.itemsize)
         raise ArgumentError(
-            f"{n} chunks of {node.name} hold the fill value and are not in the file, and Zarr "
-            "format 2 cannot name this value beside the names of axes; use zarr_format=3, or pack "
-            "the array in the order of addresses"
+            f"chunks of '{self._node.array.path}' are encoded in a way to which references cannot "
+            "lead: Zarr has one codec for all chunks, 'zstd' or 'zlib', with the filter 'shuffle' "
+            "for chunks below 512 KiB, and none that are stored raw because no codec makes them "
+            "smaller; pack the array without compression"
         )
-    chunk = np.full(array.chunks, array.fill_value, array.dtype).tobytes()
-    return "base64:" + base64.b64encode(chunk).decode()
+
+    def _inline(self, element: bytes) -> str:
+        """Return a chunk of one element as references have it."""
+        chunk = bytearray(self._size)
+        repeat(chunk, element)
+        data = bytes(chunk)
+        if self.coding is not None:
+            data = self.coding.encode(data)
+        return "base64:" + base64.b64encode(data).decode()
+
+    def _fill(self, n_fill: int, n_inline: int) -> str | None:
+        """Return a chunk of the fill value in place of a reference; None if Zarr has that value.
+
+        Raise ArgumentError if chunks without references take too much memory.
+        """
+        node = self._node
+        array = node.array
+        told = node.type.to_json_scalar(array.fill_value, zarr_format=self._format)
+        zarr_has_it = json.dumps(self._metadata["fill_value"]) == json.dumps(told)
+        n = n_inline if zarr_has_it else n_inline + n_fill
+        if self.coding is None and n * self._size > config.max_memory:
+            raise ArgumentError(
+                f"{n} chunks of {node.name} hold one value each and are not in the file, and Zarr "
+                "format 2 cannot name the fill value beside the names of axes; use zarr_format=3, "
+                "or pack the array in the order of addresses, without compression"
+            )
+        if n_fill == 0 or zarr_has_it:
+            return None
+        return self._inline(np.array(array.fill_value, array.dtype).tobytes())
 
 
 def _url_of_data(url: str, inner: str) -> str:

@@ -87,7 +87,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         use_cftime: bool | None = None,
         decode_timedelta: Any = None,
         storage_options: Mapping[str, Any] | None = None,
-        cache: str | os.PathLike[str] | None = None,
+        cache_folder: str | os.PathLike[str] | None = None,
     ) -> Any:
         """Open an array, or a folder of arrays, as a dataset.
 
@@ -102,10 +102,13 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
             Decode byte strings with the attribute ``"_Encoding"``, and join the characters of texts
             in arrays that were made of netCDF (``"char_dim_name"`` says so).  Other arrays of
             single bytes are not joined.
-        storage_options, cache
+        storage_options
             For URLs, as for `extarray.open`.
+        cache_folder : str or PathLike, optional
+            For URLs: ``cache`` of `extarray.open`.  xarray has a ``cache`` of its own, which does
+            not come here.
         """
-        path = _place(filename_or_obj, storage_options, cache)
+        path = _place(filename_or_obj, storage_options, cache_folder)
         return self._open(
             FolderStore(path) if is_group(path) else ArrayStore(path),
             mask_and_scale=mask_and_scale,
@@ -153,7 +156,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         drop_variables: str | Iterable[str] | None = None,
         group: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
-        cache: str | os.PathLike[str] | None = None,
+        cache_folder: str | os.PathLike[str] | None = None,
         **decoders: Any,
     ) -> dict[str, Any]:
         """Open a group and all groups below it as a dict of datasets by path.
@@ -166,10 +169,10 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
             As for `open_dataset`.
         group : str, optional
             Path of the group to begin with.
-        storage_options, cache
-            For URLs, as for `extarray.open`.
+        storage_options, cache_folder
+            As for `open_dataset`.
         """
-        path = _place(filename_or_obj, storage_options, cache)
+        path = _place(filename_or_obj, storage_options, cache_folder)
         if group is not None and group.strip("/"):
             path = _below(path, group.strip("/"))
         datasets: dict[str, Any] = {}
@@ -204,9 +207,9 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
         return tree
 
 
-def _place(given: Any, storage_options: Any, cache: Any) -> str | RemotePath:
+def _place(given: Any, storage_options: Any, folder: Any) -> str | RemotePath:
     """Return the path that a user has given."""
-    found = local_or_remote(given, storage_options, cache)
+    found = local_or_remote(given, storage_options, folder)
     return os.path.expanduser(os.fspath(given)) if found is None else found
 
 

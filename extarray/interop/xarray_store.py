@@ -29,7 +29,7 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.common.on_error import OnError
-from extarray.fetched.paths import RemotePath
+from extarray.fetched.paths import NOT_THERE, RemotePath
 from extarray.format.attrs import encode_attrs
 from extarray.format.labels import (
     CHARACTERS,
@@ -486,13 +486,13 @@ def is_group(path: Any) -> bool:
         return True
     try:
         group = open_group(path)
-    except MissingError:
+    except NOT_THERE:
         return False
     with group:
         inside = list(group.walk())
         if len(inside) != 1 or not isinstance(inside[0][1], ExtArray):
             return True
-        with suppress(MissingError), creation.open(path):
+        with suppress(*NOT_THERE), creation.open(path):
             return False
     return True
 

@@ -1,25 +1,32 @@
-"""The chunks of an array that is packed in another order: blobs, and the table of their places."""
+"""The chunks of an array, packed in blobs in some order, and the table of their places."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import os
 import zlib
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from extarray._core._axial import Axial
 from extarray._core._history import replay_log
+from extarray.codecs._filters import is_constant
+from extarray.codecs.codec import CodecId, FilterId
+from extarray.codecs.payloads import Encoded, encode
 from extarray.common.arguments import as_int
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, StorageError
+from extarray.common.limits import limits
+from extarray.common.threads import ThreadPool
 from extarray.format._crc import crc32c
 from extarray.format.blobs import (
     BLOB_HEAD_BYTES,
     FILE_HEAD_BYTES,
     FILL,
+    MIXED,
     BlobsBlock,
-    Codec,
     blob_bytes,
     check_blob_size,
     encode_blob_head,
@@ -28,14 +35,16 @@ from extarray.format.blobs import (
     extents_for,
 )
 from extarray.format.blocks import sums_capacity
+from extarray.format.header import new_uuid
 from extarray.grid.chunk_order import CURVES, chunk_sequence
 from extarray.grid.chunking import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from extarray.codecs.codec import Codec
     from extarray.format.header import Header
     from extarray.storage.store import Present
 
@@ -54,7 +63,10 @@ __all__ = [
 #: The order of packed files of format 2.
 ADDRESS = "address"
 
-_PIECE = 1 << 22
+# Bytes of chunks that a thread makes blobs of at a time.
+_PIECE = 1 << 20
+# Times the bytes of a piece that each thread takes: its blobs, payloads, and those that wait.
+_BUFFERS = 4
 
 
 def check_order(order: Any) -> str | int:
@@ -102,6 +114,27 @@ def most_bytes(n_chunks: int, chunk_bytes: int) -> int:
     return FILE_HEAD_BYTES + n_chunks * (blob_bytes(chunk_bytes) + 8)
 
 
+class _Piece(NamedTuple):
+    """Blobs of some chunks.
+
+    Attributes
+    ----------
+    data : memoryview
+        The blobs, one behind the other.
+    addresses, sizes : list of int
+        Of the chunks that have blobs: their addresses, and the bytes of their blobs.
+    codecs : set of int
+    n_chunks : int
+        Number of all its chunks, with those of the fill value.
+    """
+
+    data: memoryview
+    addresses: list[int]
+    sizes: list[int]
+    codecs: set[int]
+    n_chunks: int
+
+
 class BlobWriter:
     """Writes ``.xtz`` at its place in a packed file, from the first byte to the last.
 
@@ -110,6 +143,8 @@ class BlobWriter:
     write : callable
         Writes bytes at an offset of ``.xtz``.
     header : Header
+    codec : Codec or None
+        None: chunks stay raw.
     name : str
         Of the array, for messages.
     done : callable
@@ -125,12 +160,13 @@ class BlobWriter:
         self,
         write: Callable[[Any, int], object],
         header: Header,
+        codec: Codec | None,
         name: str,
         done: Callable[[int], object],
     ) -> None:
         check_blob_size(header.chunk_bytes, name)
-        self._write, self._header, self._done = write, header, done
-        self._uuid = os.urandom(16)
+        self._write, self._header, self._codec, self._done = write, header, codec, done
+        self._uuid = new_uuid()
         self.size = self.crc = 0
         self._put(encode_file_head(self._uuid, header.uuid))
 
@@ -142,37 +178,88 @@ class BlobWriter:
     def write(self, now: Present, addresses: NDArray[Any], is_zero: NDArray[Any]) -> BlobsBlock:
         """Write the blobs of chunks in a sequence, then the table; return the block about them.
 
-        `is_zero` tells which chunks, by address, are known to hold zeros.
+        `is_zero` tells which chunks, by address, are known to hold zeros.  Threads read and encode
+        chunks; this one writes them, in the sequence.
         """
-        size, fill = self._header.chunk_bytes, self._header.fill
-        step = blob_bytes(size)
+        size = self._header.chunk_bytes
         words = np.full(len(addresses), FILL, "<u8")
-        room = memoryview(bytearray(max(step, _PIECE // step * step)))
-        used, number = 0, 0
-        left_out = is_zero if not any(fill) else np.zeros(len(addresses), bool)
-        for address in addresses.tolist():
-            self._done(size)
-            if left_out[address]:
-                continue
+        codecs: set[int] = set()
+        if not any(self._header.fill):
+            wanted = addresses[~is_zero[addresses]]
+            self._done((len(addresses) - len(wanted)) * size)
+            addresses = wanted
+        with contextlib.closing(self._pieces(now, addresses)) as pieces:
+            for piece in pieces:
+                at = self.size
+                for address, length in zip(piece.addresses, piece.sizes, strict=True):
+                    words[address] = encode_entry_of_blob(at, length)
+                    at += length
+                self._put(piece.data)
+                codecs |= piece.codecs
+                self._done(piece.n_chunks * size)
+        if len(codecs) > 1:
+            return self._end(words, MIXED)
+        return self._end(words, codecs.pop() if codecs else CodecId.RAW)
+
+    def _pieces(self, now: Present, addresses: NDArray[Any]) -> Generator[_Piece]:
+        """Yield all pieces in the sequence."""
+        size = self._header.chunk_bytes
+        step = max(1, _PIECE // size)
+        firsts = range(0, len(addresses), step)
+        n_threads = min(
+            config.threads,
+            len(firsts),
+            len(addresses) * size // limits.coded_bytes,
+            max(1, config.max_memory // (_BUFFERS * step * size)),
+        )
+        with ThreadPool(n_threads if n_threads > 1 else 0) as pool:
+            ended: dict[int, _Piece] = {}
+            number = 0
+            for first in firsts:
+                some = addresses[first : first + step]
+                ended.update(pool.call(partial(self._piece, now, some, first)))
+                if len(ended) > n_threads:  # the next in the sequence takes long
+                    ended.update(pool.rest())
+                while number < len(firsts) and firsts[number] in ended:
+                    yield ended.pop(firsts[number])
+                    number += 1
+            ended.update(pool.rest())
+            yield from (ended[first] for first in firsts[number:])
+
+    def _piece(self, now: Present, addresses: NDArray[Any], first: int) -> tuple[int, _Piece]:
+        """Make the blobs of some chunks; return them with the place of the first one."""
+        size, fill = self._header.chunk_bytes, self._header.fill
+        itemsize = self._header.dtype.itemsize
+        kept: list[int] = []
+        sizes: list[int] = []
+        codecs = set()
+        room = memoryview(np.empty(len(addresses) * blob_bytes(size), np.uint8))
+        used = 0
+        for number, address in enumerate(addresses.tolist(), first):
             chunk = room[used + BLOB_HEAD_BYTES :][:size]
             if now.read_into(chunk, place_of(address, size)) < size:
                 raise truncated(now)
-            if _is_filled(chunk, fill):
+            if chunk[:itemsize] == fill and is_constant(chunk, itemsize):
                 continue
-            number += 1
+            if self._codec is None:
+                encoded = Encoded(CodecId.RAW, FilterId.NONE, 0, chunk)
+            else:
+                encoded = encode(self._codec, chunk, itemsize)
+            payload = encoded.payload
+            if payload is not chunk:
+                chunk[: len(payload)] = payload
             room[used : used + BLOB_HEAD_BYTES] = encode_blob_head(
-                chunk, address, number, self._uuid
+                encoded, address, number + 1, self._uuid
             )
-            room[used + BLOB_HEAD_BYTES + size : used + step] = bytes(step - BLOB_HEAD_BYTES - size)
-            words[address] = encode_entry_of_blob(self.size + used, step)
-            used += step
-            if used == len(room):
-                self._put(room)
-                used = 0
-        self._put(room[:used])
-        return self._end(words)
+            end = used + BLOB_HEAD_BYTES + len(payload)
+            used += blob_bytes(len(payload))
+            room[end:used] = bytes(used - end)
+            kept.append(address)
+            sizes.append(blob_bytes(len(payload)))
+            codecs.add(int(encoded.codec))
+        return first, _Piece(room[:used], kept, sizes, codecs, len(addresses))
 
-    def _end(self, words: NDArray[Any]) -> BlobsBlock:
+    def _end(self, words: NDArray[Any], codec: int) -> BlobsBlock:
         start = self.size
         table = words.view(np.uint8)
         self._put(table)
@@ -181,17 +268,8 @@ class BlobWriter:
             extents.append(start)
             start += 8 * sums_capacity(number)
         return BlobsBlock(
-            self._uuid, self.size, tuple(extents), crc32c(table), codec=Codec.RAW, in_blobs=True
+            self._uuid, self.size, tuple(extents), crc32c(table), codec=codec, in_blobs=True
         )
-
-
-def _is_filled(chunk: memoryview, fill: bytes) -> bool:
-    """Tell whether a chunk holds the fill value everywhere."""
-    n = len(fill)
-    if chunk[:n] != fill:
-        return False
-    found = np.frombuffer(chunk, np.uint8)
-    return np.array_equal(found[n:], found[:-n])
 
 
 def truncated(now: Present) -> StorageError:

@@ -157,7 +157,8 @@ def _check_elsewhere(path: RemotePath, data: bool, progress: Reported) -> Report
     """Check a copy of an array elsewhere; copy it again if a writer was at work meanwhile."""
     for _ in range(_COPIES):
         with tempfile.TemporaryDirectory(prefix="extarray-check-") as folder:
-            name, url = download(path, folder, data)
+            with family("cannot check '{}'", path):
+                name, url = download(path, folder, data)
             report = check(name, data, progress=progress)
         problems = [
             dataclasses.replace(

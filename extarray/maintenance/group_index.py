@@ -14,10 +14,9 @@ from extarray.common.errors import (
     FormatError,
     MissingError,
     ResultError,
-    StorageError,
 )
 from extarray.fetched.packs import TAIL_BYTES, RemotePack
-from extarray.fetched.paths import local_or_remote, refuse_writing
+from extarray.fetched.paths import NOT_THERE, local_or_remote, refuse_writing
 from extarray.format.index import INDEX_NAME, Index, decode_index, encode_index
 from extarray.maintenance.group_files import (
     ARRAY,
@@ -180,11 +179,13 @@ def group_at(path: RemotePath) -> InRemotePack | InIndex:
     if packed is None:
         try:
             return _indexed(path)
-        except MissingError as error:
+        except NOT_THERE as error:
             missing = error
         try:
             packed = (pack := RemotePack(path.as_file())).path, ""
-        except (MissingError, FormatError, StorageError):
+        except (*NOT_THERE, FormatError):
+            if not isinstance(missing, MissingError):
+                raise missing from None
             raise MissingError(
                 errno.ENOENT,
                 f"no group '{path}': it is no packed file, and has no index; write one with "
@@ -215,7 +216,7 @@ def names_in_group(path: str | PathLike[str]) -> list[str] | None:
         return packed_names(Path(path))
     try:
         place = group_at(there)
-    except MissingError:
+    except NOT_THERE:
         return None
     if isinstance(place, InRemotePack) and place.is_alone:
         return None
@@ -226,11 +227,11 @@ def _indexed(path: RemotePath) -> InIndex:
     """Open a group by its index, or by that of a group that it is in."""
     try:
         return _read_index(path, path)
-    except MissingError:
+    except NOT_THERE:
         place = path
         while place.parts:
             place = place.parent
-            with suppress(MissingError):
+            with suppress(*NOT_THERE):
                 return _read_index(place, path)
         raise
 

@@ -1,8 +1,8 @@
 """Packed files: pack the files of arrays into one, check it, and unpack it.
 
-``.xta`` is packed as it is.  If chunks are to have another order than that of their addresses,
-they are packed as blobs, in ``.xtz``, and ``.xta`` as its seal alone: readers of format 2 then find
-a pair whose version they refuse.
+``.xta`` is packed as it is.  If chunks are to be compressed, or to have another order than that of
+their addresses, they are packed as blobs, in ``.xtz``, and ``.xta`` as its seal alone: readers of
+format 2 then find a pair whose version they refuse.
 
 Where the system has nameless files (Linux), a packed file has no name before it is whole, so an
 interruption leaves nothing.  The metadata of an array follow its chunks: only after copying them is
@@ -45,7 +45,7 @@ from extarray.format.archive import (
     encode_directory,
     encode_member,
 )
-from extarray.format.blobs import blob_bytes, encode_blobs_block
+from extarray.format.blobs import encode_blobs_block
 from extarray.format.blocks import BlockKind, sums_capacity
 from extarray.format.constants import LIVE_SLOTS
 from extarray.format.fresh import encode_fresh
@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from extarray._core._axial import Axial
+    from extarray.codecs.codec import Codec
     from extarray.common.arguments import Reported
     from extarray.format.header import Header
     from extarray.grid.bounds import Bounds
@@ -150,10 +151,11 @@ def write_packed(
     overwrite: bool,
     progress: Reported = True,
     order: str | int = ADDRESS,
+    codec: Codec | None = None,
 ) -> None:
     """Pack snapshots of arrays, and the attributes of groups, with chunks in an order.
 
-    An axis as the order concerns the arrays that have it.
+    An axis as the order concerns the arrays that have it.  A codec compresses all chunks.
     """
     name = os.path.abspath(path)
     orders = [_order_of(part.snapshot, order) for part in parts]
@@ -171,7 +173,7 @@ def write_packed(
             _nameless(target, overwrite) as file,
             Progress(max(1, total), "pack", check_progress(progress)) as line,
         ):
-            packing = _Packing(file, line)
+            packing = _Packing(file, line, codec)
             for part, found in zip(parts, orders, strict=True):
                 packing.add_array(part, found)
             for group, attrs in groups.items():
@@ -221,8 +223,8 @@ def _unlink_quietly(name: str) -> None:
 
 
 class _Packing:
-    def __init__(self, file: File, progress: Progress) -> None:
-        self._file = file
+    def __init__(self, file: File, progress: Progress, codec: Codec | None) -> None:
+        self._file, self._codec = file, codec
         self._members: list[Member] = []
         self._at = 0
         self._progress = progress
@@ -259,10 +261,14 @@ class _Packing:
         was = part.snapshot
         header = without_blobs(replace(was.header, work=b""))
         sequence = None
-        if order is not None and order != ADDRESS:
+        if order is None:  # an axis that this array lacks
+            order = ADDRESS
+        if order != ADDRESS:
             sequence = sequence_of(order, was.records, was.state.grid)
             if np.array_equal(sequence, np.arange(was.n_chunks)):
-                sequence = None  # nothing to gain from blobs
+                sequence = None
+        if sequence is None and self._codec is not None:
+            sequence = np.arange(was.n_chunks)
         blocks: dict[BlockKind, bytes] = {}
         with part.opened() as now:
             if now.header != was.header:
@@ -270,10 +276,13 @@ class _Packing:
                     errno.EAGAIN, f"'{now.path}' was replaced while it was packed; pack it again"
                 )
             sums = _Sums(now, was.n_chunks)
-            if sequence is None:
+            if sequence is None:  # nothing to gain from blobs
                 self._add_data(part.name, now, was)
             else:
-                header = replace(header, version=BLOBS_VERSION, blobs=json.dumps({"order": order}))
+                note: dict[str, Any] = {"order": order}
+                if self._codec is not None:
+                    note["compression"] = str(self._codec)
+                header = replace(header, version=BLOBS_VERSION, blobs=json.dumps(note))
                 blocks[BlockKind.BLOBS] = self._add_blobs(part.name, header, now, was, sequence)
             table = sums.still_right()
         data_bytes = place_of(was.n_chunks, header.chunk_bytes)
@@ -300,6 +309,7 @@ class _Packing:
         writer = BlobWriter(
             lambda data, at: self._file.write(data, start + at),
             header,
+            self._codec,
             f"'{now.path or name}'",
             self._progress.add,
         )
@@ -654,18 +664,22 @@ def _unpack_blobs(
 ) -> None:
     """Write each chunk to the place that its address gives."""
     size, seal = header.chunk_bytes, encode_seal(header.uuid)
-    step, rest = blob_bytes(size), packed.blobs[name].size
+    rest = packed.blobs[name].size
+
+    def put(address: int, chunk: memoryview | None) -> None:
+        at = place_of(address, size)
+        if chunk is not None:
+            data.write(chunk, at)
+        elif any(header.fill):
+            data.fill(header.fill, at, at + size)
+
     with _opened(packed, name) as (store, axial):
         end = place_of(axial.size, size)
         _make_room(data, end + len(seal), header)
-        for address, chunk in store.blobs.all_chunks():
-            at = place_of(address, size)
-            if chunk is not None:
-                data.write(chunk, at)
-                progress.add(step)
-                rest -= step
-            elif any(header.fill):
-                data.fill(header.fill, at, at + size)
+        share = rest // max(1, axial.size)
+        for n_chunks in store.blobs.all_chunks(put):
+            progress.add(n_chunks * share)
+            rest -= n_chunks * share
         data.write(seal, end)
     progress.add(rest)
 

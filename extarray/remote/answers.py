@@ -46,12 +46,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Bytes from `start` on, of an object that has `size` bytes and, if the server tells, a tag."""
+    """Bytes from `start` on, of an object that has `size` bytes and, if the server tells, a tag.
+
+    `modified` is the time of the object's last change, in seconds, or 0.
+    """
 
     data: bytes | bytearray
     start: int
     size: int
     tag: str | None
+    modified: float = 0.0
 
 
 class Failure(Exception):  # noqa: N818 -- an answer as well, which never reaches users

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["FileSystemBackend", "backend_of", "is_filesystem", "make_filesystem", "parts_of"]
 
 _PURPOSE = "reading this URL"
+
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})$")
 
@@ -95,27 +99,27 @@ class FileSystemBackend:
     def _get(self, request: Request) -> Answer:
         start, stop = request.start, request.stop
         if start < 0:
-            size, tag = self._facts(request)
+            size, tag, _ = self._facts(request)
             if tag is not None and tag == request.none_match:
                 raise Failure("unmodified", "the object is as it was")
             start, stop = max(0, size + start), size
         data = self._fs.cat_file(request.path, start=start, end=stop) if stop > start else b""
-        now_size, now_tag = self._facts(request)
+        now_size, now_tag, modified = self._facts(request)
         if request.start < 0 and (size, tag) != (now_size, now_tag):
             raise Failure("again", "the object changed while it was opened")
         if request.match is not None and now_tag != request.match:
             raise Failure("replaced", "the object has another tag")
         if len(data) != min(stop, now_size) - start:
             raise Failure("again", f"{len(data)} of {stop - start} bytes came")
-        return Answer(data, start, now_size, now_tag)
+        return Answer(data, start, now_size, now_tag, modified)
 
-    def _facts(self, request: Request) -> tuple[int, str | None]:
+    def _facts(self, request: Request) -> tuple[int, str | None, float]:
         self._fs.invalidate_cache(request.path)  # of listings, which may be old
         info = self._fs.info(request.path)
         size = info.get("size")
         if info.get("type") == "directory" or not isinstance(size, int):
             raise Failure("missing", "it is no object with a size")
-        return size, _tag_of(info)
+        return size, _tag_of(info), _modified(info)
 
 
 class _WebBackend(FileSystemBackend):
@@ -179,7 +183,16 @@ class _WebBackend(FileSystemBackend):
             if len(data) != stop - start:
                 raise Failure("again", f"the body ended after {len(data)} of {stop - start} bytes")
             tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
-            return Answer(data, start, size, tag)
+            date = answer.headers.get("Last-Modified", "")
+            return Answer(data, start, size, tag, _seconds_of(date))
+
+
+def _seconds_of(date: str) -> float:
+    """Return the seconds since 1970 of a date in a header; 0 if it is none."""
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
 
 
 def _check_redirects(answer: Any) -> None:
@@ -200,10 +213,21 @@ def _tag_of(info: Mapping[str, Any]) -> str | None:
     for name in ("ETag", "etag", "generation", "version_id", "md5Hash", "content_md5"):
         if info.get(name):
             return str(info[name])
-    for name in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
+    for name in _TIMES:
         if info.get(name):
             return f"modified {info[name]}"
     return None
+
+
+def _modified(info: Mapping[str, Any]) -> float:
+    """Return when an object was changed last, in seconds, as far as its file system knows; or 0."""
+    for name in _TIMES:
+        found = info.get(name)
+        if isinstance(found, datetime):
+            return found.timestamp()
+        if isinstance(found, (int, float)) and found > 0:
+            return float(found)
+    return 0.0
 
 
 def _failure(error: Exception) -> Failure:

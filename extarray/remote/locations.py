@@ -33,12 +33,16 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(://|::(?=.*://))")
 
 #: Modules through which pickles go to other processes, unless modules of `_KEEPERS` put them aside.
 _SENDERS = (
+    "dask.multiprocessing",
     "distributed.protocol",
     "joblib.externals.loky.backend",
     "loky.backend",
     "multiprocessing.reduction",
 )
 _KEEPERS = ("distributed.spill", "zict")
+
+#: Stores of obstore whose URLs others can read.
+_PUBLIC_STORES = ("S3Store", "GCSStore", "AzureStore", "HTTPStore")
 
 
 def is_url(path: Any) -> bool:
@@ -54,6 +58,13 @@ def is_url(path: Any) -> bool:
     if isinstance(path, tuple):
         return len(path) == 2 and (obstores.is_store(path[0]) or filesystems.is_filesystem(path[0]))
     return isinstance(path, Location) or filesystems.parts_of(path) is not None
+
+
+def _is_root(scheme: str, root: str) -> bool:
+    """Tell whether a URL's text before the path can be a host with port, or a bucket."""
+    if scheme in {"http", "https"}:
+        return re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:@\[\]]+)(:\d*)?", root) is not None
+    return ":" not in root and (scheme == "az" or "@" not in root)
 
 
 class Location:
@@ -159,8 +170,14 @@ class Location:
             query = mark + asked
             userinfo, _, root = root.rpartition("@")
             path = urllib.parse.quote(path, safe="/%!$&'()*+,;=:@~")
-        if not root:
+        if not root or "?" in root or "#" in root:
             raise ArgumentError(f"{redacted(url)!r} names no host or bucket")
+        if not _is_root(scheme, root):  # part of a password, perhaps
+            raise ArgumentError(
+                f"the {scheme} URL does not begin with a host or a bucket; write '/', '?', '#' and "
+                "'@' in a password as %2F, %3F, %23 and %40, and give keys of buckets in "
+                "storage_options"
+            )
         source = _UrlSource(policy, scheme, root, userinfo, query, options)
         source.check()
         return cls(source, path)
@@ -190,6 +207,14 @@ class Location:
     def is_incomplete(self) -> bool:
         """True if this comes from a pickle that had to leave something secret out."""
         return self._source.is_incomplete
+
+    @property
+    def is_public(self) -> bool:
+        """True if `url` leads others to the object, who may need credentials.
+
+        A query may tell the version of an object, and a store may be in memory.
+        """
+        return self._source.is_public and "?" not in self._path
 
     def backend(self) -> Backend:
         """Return what makes requests to this location and its relatives."""
@@ -232,6 +257,7 @@ class _Source:
     """A bucket, server or file system, which relatives share, with all that is secret."""
 
     is_quoted = False
+    is_public = True
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -318,6 +344,7 @@ class _UrlSource(_Source):
         self.scheme, self.root = scheme, root
         self.userinfo, self.query, self.options = userinfo, query, options
         self.is_quoted = scheme in {"http", "https"}
+        self.is_public = not query
 
     def check(self) -> None:
         """Raise an error for options that cannot be meant, while the user is there."""
@@ -402,6 +429,7 @@ class _OtherSource(_Source):
     def __init__(self, policy: Policy, url: str, options: dict[str, Any]) -> None:
         super().__init__(policy)
         self.base, self.options = url, options
+        self.is_public = "?" not in url
 
     def open(self) -> Backend:
         fs, path = filesystems.make_filesystem(self.base, self.options)
@@ -429,6 +457,7 @@ class _StoreSource(_Source):
         super().__init__(policy)
         self._store = store
         self._kept = kept  # what a pickle has instead of the store
+        self.is_public = self.description()[0] in _PUBLIC_STORES
 
     def open(self) -> Backend:
         if self._store is None and self._kept is not None:

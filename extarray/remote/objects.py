@@ -76,13 +76,15 @@ class RemoteObject:
     tag : str or None
         ETag, or else the time of the last change, or None if the server tells neither; then only
         another size shows that the object was replaced.
+    modified : float
+        Seconds since 1970 at which the object was changed last; 0 if the server does not tell.
     tail : bytes
         The last bytes, which came when the object was opened, and are not asked for again.
     counts : Counts
         Of this object, and of those that `refreshed` made from it.
     """
 
-    __slots__ = ("_asked", "counts", "location", "size", "tag", "tail")
+    __slots__ = ("_asked", "counts", "location", "modified", "size", "tag", "tail")
 
     def __init__(
         self,
@@ -92,10 +94,12 @@ class RemoteObject:
         tail: bytes = b"",
         asked: int = 0,
         counts: Counts | None = None,
+        modified: float = 0.0,
     ) -> None:
         self.location = location
         self.size = size
         self.tag = tag
+        self.modified = modified
         self.tail = tail
         self._asked = asked
         self.counts = Counts() if counts is None else counts
@@ -136,13 +140,15 @@ class RemoteObject:
         cls, location: Location, answer: Answer, asked: int, counts: Counts
     ) -> tuple[RemoteObject, bytes]:
         tail = bytes(answer.data)
-        return cls(location, answer.size, answer.tag, tail, asked, counts), tail
+        found = cls(location, answer.size, answer.tag, tail, asked, counts, answer.modified)
+        return found, tail
 
     def __repr__(self) -> str:
         return f"<RemoteObject {self.location.url}, {self.size} bytes, tag {self.tag}>"
 
     def __reduce__(self) -> tuple[Callable[..., RemoteObject], tuple[Any, ...]]:
-        return RemoteObject, (self.location, self.size, self.tag, self.tail, self._asked)
+        place = self.location, self.size, self.tag, self.tail, self._asked
+        return RemoteObject, (*place, None, self.modified)
 
     def refreshed(self) -> RemoteObject | None:
         """Return the object as it is now, or None if it is still the same; one request.
@@ -572,7 +578,8 @@ def _error(
         hint = (
             "credentials are left out of pickles: give them in the environment, or open it anew"
             if location.is_incomplete
-            else "check the credentials, in storage_options or in the environment"
+            else "check the credentials, in storage_options or in the environment, and the name: a "
+            "bucket that may not be listed says the same where nothing is"
         )
         return AccessError(errno.EACCES, f"no access to '{url}': {failure.reason}; {hint}", url)
     times = f", {attempts} times" if attempts > 1 else ""

@@ -13,6 +13,7 @@ import asyncio
 import os
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 from extarray.common.extras import require
 from extarray.remote.answers import PIECE, Answer, Failure, Request, failure_of
@@ -38,8 +39,16 @@ OF_SCHEME = {
 
 _PURPOSE = "reading from a web server or a bucket"
 
-# Paths that obstore leaves as they are.
-_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+# Characters that obstore leaves in paths, and others encode.
+_UNCODED = frozenset("!$&'()*+,:;=@[]^|")
+# Bytes of a body that are taken at a time: fewer cost the event loop more than the copy.
+_STEP = 1 << 20
+
+# Stores of web servers and of whole URLs, by URL and options, the one used last at the end.  Making
+# one takes milliseconds, and objects of one server share its connections.  Only the thread of the
+# event loop uses them.
+_stores: dict[tuple[str, str], Any] = {}
+_MOST_STORES = 16
 
 _first_user = 0  # the process that began to use obstore's threads
 
@@ -84,7 +93,8 @@ class StoreBackend:
                 failure = Failure("again", "the server compressed the answer, unasked")
             else:
                 data = await _body(result, stop - start, request.timeout)
-                return Answer(data, start, int(meta["size"]), _tag_of(meta))
+                modified = meta["last_modified"].timestamp()
+                return Answer(data, start, int(meta["size"]), _tag_of(meta), modified)
         except Failure as error:
             failure = error
         except TimeoutError:
@@ -124,11 +134,10 @@ class UrlBackend(StoreBackend):
         self._root = root
         self._query = query
         self._config, self._client = for_obstore(scheme, options, policy, userinfo)
-        self._stores: dict[str, Any] = {}
-        if scheme not in {"http", "https"}:
-            self._stores[""] = self._bucket()
+        self._how = repr(sorted(self._client.items(), key=str))
+        self._bucket = None if scheme in {"http", "https"} else self._made_bucket()
 
-    def _bucket(self) -> Any:
+    def _made_bucket(self) -> Any:
         classes = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
         container, _, account = self._root.partition("@")
         config = dict(self._config)
@@ -142,20 +151,33 @@ class UrlBackend(StoreBackend):
         )
 
     def _store_for(self, path: str) -> tuple[Any, str]:
-        if "" in self._stores:
-            return self._stores[""], path
+        if self._bucket is not None:
+            return self._bucket, path
         # The store of a whole URL keeps its path and query as they are; that of a server, whose
-        # connections its objects share, would encode them.
+        # connections its objects share, encodes the path by itself, and has no query.
         url = f"{self._scheme}://{self._root}/"
         rest = path.lstrip("/")
-        is_plain = not self._query and _PLAIN.fullmatch(rest)
-        if not is_plain:
-            url, rest = f"{url}{rest}{self._query}", ""
-        if url not in self._stores:
-            self._stores[url] = self._class.HTTPStore.from_url(
+        name = None if self._query else _name_of(rest)
+        if name is None:
+            url, name = f"{url}{rest}{self._query}", ""
+        key = url, self._how
+        store = _stores.pop(key, None)
+        if store is None:
+            store = self._class.HTTPStore.from_url(
                 url, client_options=self._client, retry_config={"max_retries": 0}
             )
-        return self._stores[url], rest
+        _stores[key] = store  # the last one used last
+        while len(_stores) > _MOST_STORES:
+            _stores.pop(next(iter(_stores)), None)
+        return store, name
+
+
+def _name_of(path: str) -> str | None:
+    """Return the name that obstore encodes to a path of a URL; None if there is none."""
+    name = unquote(path)
+    is_encoded = quote(name, safe="/") == path and _UNCODED.isdisjoint(name) and name.isprintable()
+    has_parts = all(part not in {"", ".", ".."} for part in name.split("/"))
+    return name if is_encoded and has_parts else None
 
 
 def stayed_in_parent() -> bool:
@@ -180,10 +202,12 @@ def _check_process() -> None:
 async def _body(result: Any, size: int, seconds: float) -> bytes:
     """Return the body of an answer, of exactly `size` bytes, and take in hardly any more.
 
-    Each piece has to come within some seconds: a server that sends byte by byte would keep a
-    timeout that begins anew with each read waiting for ever.
+    Every `PIECE` bytes have to come within some seconds: a server that sends byte by byte would
+    keep a timeout that begins anew with each read waiting for ever.
     """
-    stream = result.stream(min_chunk_size=min(max(size, 1), PIECE))
+    step = min(max(size, 1), _STEP)
+    seconds *= max(1.0, step / PIECE)  # a pause as long as that ends the read by itself
+    stream = result.stream(min_chunk_size=step)
     pieces: list[bytes] = []
     come = 0
     while come <= size:
@@ -197,7 +221,7 @@ async def _body(result: Any, size: int, seconds: float) -> bytes:
         raise Failure("again", f"the body is longer than its {size} bytes")
     if come != size:
         raise Failure("again", f"the body ended after {come} of {size} bytes")
-    return b"".join(pieces)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _is_strong(tag: str) -> bool:

@@ -50,5 +50,5 @@ From the top down; a module uses only modules below it:
 ``clearing``
     Trust in a file system to clear ranges of files as asked: by its type, or by a trial.
 
-May use: format, grid, _core, common.
+May use: format, grid, _core, codecs, common.
 """

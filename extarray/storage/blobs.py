@@ -7,13 +7,17 @@ The array reads a *shadow*, sparse memory in which each chunk has the place that
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from extarray.codecs.codec import CodecId
+from extarray.common.config import config
 from extarray.common.errors import ChecksumError, CorruptError
 from extarray.common.limits import limits
 from extarray.common.system import open_memory
+from extarray.common.threads import run_together
 from extarray.format._crc import crc32c
 from extarray.format.blobs import (
     FILE_HEAD_BYTES,
@@ -43,12 +47,18 @@ if TYPE_CHECKING:
 
     # Returns the bytes of ranges (start, stop).
     Read = Callable[[list[tuple[int, int]]], Sequence[bytes]]
+    # Takes the address and the bytes of a chunk; None stands for the fill value.
+    Take = Callable[[int, memoryview | None], object]
 
-__all__ = ["Blobs", "ChunkTable", "ShadowProvider", "make_shadow"]
+__all__ = ["Blobs", "ChunkTable", "ShadowProvider", "decoding_threads", "make_shadow"]
 
 # Bytes of neighbouring blobs to read at once, gaps included, and the largest such gap.
 _AT_ONCE = 1 << 22
 _GAP = 1 << 16
+# Parts of the work for each thread, so that all end at about the same time.
+_PARTS = 4
+# Bytes of chunks to decode between two reports of progress.
+_REPORTED = 1 << 25
 # Entries of a piece of the table, and their bytes.
 _PIECE = 1 << 13
 _WORD = 8
@@ -181,10 +191,16 @@ class Blobs:
     def _read(self, ranges: list[tuple[int, int]]) -> list[bytes]:
         return [self.file.read(stop - start, start) for start, stop in ranges]
 
-    def all_chunks(self) -> Iterator[tuple[int, memoryview | None]]:
-        """Yield address and bytes of all chunks, like `chunks`, once the whole table is right."""
+    def all_chunks(self, take: Take) -> Iterator[int]:
+        """Decode all chunks like `chunks`, once the whole table is right; yield numbers of them."""
         self.table.check()
-        return self.chunks(np.arange(self._axial.size))
+        addresses = np.arange(self._axial.size)
+        addresses = addresses[np.argsort(self.places(addresses).offsets, kind="stable")]
+        step = max(1, _REPORTED // self._size)
+        for first in range(0, len(addresses), step):
+            some = addresses[first : first + step]
+            self.chunks(some, take)
+            yield len(some)
 
     def places(self, addresses: NDArray[np.int64]) -> BlobPlaces:
         """Return where the blobs of chunks are; see `ChunkTable.places`."""
@@ -193,25 +209,53 @@ class Blobs:
         except ChecksumError as error:
             raise self._told(error) from None
 
-    def chunks(self, addresses: NDArray[np.int64]) -> Iterator[tuple[int, memoryview | None]]:
-        """Yield address and bytes of chunks, in the order of the file, neighbours read at once.
+    def chunks(self, addresses: NDArray[np.int64], take: Take) -> None:
+        """Decode chunks, on several threads if they are worth it, and hand them to a function.
 
-        None stands for a chunk of the fill value; those come first.  The bytes last until the next
-        item.
+        Neighbours in the file are read at once.  The bytes last until the function returns.
         """
         places = self.places(addresses)
         order = np.argsort(places.offsets, kind="stable")
         offsets, sizes = places.offsets[order], places.sizes[order]
         wanted = addresses[order].tolist()
         n_fill = int(np.searchsorted(offsets, 1))
-        yield from ((address, None) for address in wanted[:n_fill])
+        for address in wanted[:n_fill]:
+            take(address, None)
         offsets, sizes, wanted = offsets[n_fill:], sizes[n_fill:], wanted[n_fill:]
-        for first, stop in _runs(offsets, sizes):
+        n_threads = decoding_threads(self.block, len(wanted) * self._size)
+        at_once = _AT_ONCE
+        if n_threads > 1:
+            at_once = min(_AT_ONCE, int(sizes.sum()) // (n_threads * _PARTS))
+        runs = _runs(offsets, sizes, at_once)
+
+        def take_run(first: int, stop: int, room: memoryview) -> None:
             low = int(offsets[first])
-            data = memoryview(self.file.read(int((offsets + sizes)[first:stop].max()) - low, low))
+            length = int((offsets + sizes)[first:stop].max()) - low
+            data = memoryview(self.file.read(length, low))
             for i in range(first, stop):
                 at = int(offsets[i]) - low
-                yield wanted[i], self._decoded(data[at : at + int(sizes[i])], wanted[i])
+                blob = data[at : at + int(sizes[i])]
+                take(wanted[i], self._decoded(blob, wanted[i], room, within))
+
+        # Threads share chunks, or the parts of a single one.
+        within = n_threads if len(wanted) == 1 else 1
+        if n_threads == 1 or len(wanted) == 1:
+            room = memoryview(np.empty(self._size, np.uint8))
+            for run in runs:
+                take_run(*run, room)
+            return
+        lock, stopped = threading.Lock(), threading.Event()
+
+        def share() -> None:
+            room = memoryview(np.empty(self._size, np.uint8))
+            while not stopped.is_set():
+                with lock:
+                    run = next(runs, None)
+                if run is None:
+                    return
+                take_run(*run, room)
+
+        run_together([share] * n_threads, stopped.set)
 
     def damaged(self) -> Iterator[ChecksumError]:
         """Read all blobs, and yield an error for each chunk that is damaged."""
@@ -219,18 +263,20 @@ class Blobs:
         for first in range(0, self._axial.size, step):
             some = np.arange(first, min(self._axial.size, first + step))
             try:
-                for _ in self.chunks(some):
-                    pass
+                self.chunks(some, _drop)
             except ChecksumError:
                 for address in some:
                     try:
-                        list(self.chunks(some[address - first :][:1]))
+                        self.chunks(some[address - first :][:1], _drop)
                     except ChecksumError as error:
                         yield error
 
-    def _decoded(self, blob: memoryview, address: int) -> memoryview:
+    def _decoded(
+        self, blob: memoryview, address: int, room: memoryview, threads: int
+    ) -> memoryview:
+        itemsize = self.header.dtype.itemsize
         try:
-            return decode_blob(blob, address, self.block, self._size, self.verify)
+            return decode_blob(blob, address, self.block, room, itemsize, self.verify, threads)
         except ChecksumError as error:
             raise self._told(error) from None
 
@@ -247,14 +293,27 @@ class Blobs:
         return told
 
 
-def _runs(offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _drop(address: int, chunk: memoryview | None) -> None:
+    """Do nothing with a chunk that was read to see whether it is right."""
+
+
+def decoding_threads(block: BlobsBlock, n_bytes: int) -> int:
+    """Return how many threads are worth it to decode chunks of so many bytes."""
+    share = limits.share_bytes if block.codec == CodecId.RAW else limits.coded_bytes
+    most: int = config.threads
+    return max(1, min(most, n_bytes // share))
+
+
+def _runs(
+    offsets: NDArray[np.int64], sizes: NDArray[np.int64], at_once: int
+) -> Iterator[tuple[int, int]]:
     """Yield runs (first, stop) of rising offsets that are near each other, to read at once."""
     if not len(offsets):
         return
     ends = np.maximum.accumulate(offsets + sizes)
     first = 0
     for i, gap in enumerate((offsets[1:] - ends[:-1]).tolist(), 1):
-        if gap > _GAP or int(ends[i]) - int(offsets[first]) > _AT_ONCE:
+        if gap > _GAP or int(ends[i]) - int(offsets[first]) > at_once:
             yield first, i
             first = i
     yield first, len(offsets)
@@ -285,12 +344,14 @@ class ShadowProvider:
 
     def provide(self, addresses: NDArray[np.int64]) -> None:
         """Write chunks to their places in the shadow."""
-        for address, chunk in self._blobs.chunks(addresses):
-            at = place_of(address, self._size)
-            if chunk is not None:
-                self._shadow.write(chunk, at)
-            elif any(self._fill):  # holes hold zeros
-                self._shadow.fill(self._fill, at, at + self._size)
+        self._blobs.chunks(addresses, self._put)
+
+    def _put(self, address: int, chunk: memoryview | None) -> None:
+        at = place_of(address, self._size)
+        if chunk is not None:
+            self._shadow.write(chunk, at)
+        elif any(self._fill):  # holes hold zeros
+            self._shadow.fill(self._fill, at, at + self._size)
 
     def ahead(self, addresses: NDArray[np.int64]) -> None:
         """Do nothing: the system reads ahead in a local file."""

@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 _FILL_BYTES = 1 << 22
-_IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::(?=.*://))")
 
 # Every write moves the block here, so a store to reserved space can still find the disk full:
 # a SIGBUS through a mapping.  Writes to reserved space are also not compressed, unlike the rest of

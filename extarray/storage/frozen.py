@@ -18,27 +18,29 @@ import os
 import threading
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from extarray._core._mapping import Counter, MappedWords
+from extarray._core._frozen import Frozen
+from extarray._core._mapping import Counter, MappedWords, Region
+from extarray.codecs.codec import Codec
+from extarray.codecs.payloads import encode
 from extarray.common.config import config
 from extarray.common.errors import (
     ChecksumError,
     CorruptError,
     LimitError,
     StorageError,
-    VersionError,
 )
 from extarray.common.limits import limits
-from extarray.common.system import boot_id
+from extarray.common.system import boot_id, open_memory
 from extarray.common.threads import run_together
 from extarray.format.blobs import (
-    BLOB_HEAD_BYTES,
     FILE_HEAD_BYTES,
     FILL,
     UNIT,
+    decode_blob,
     encode_file_head,
     extents_for,
 )
@@ -49,10 +51,8 @@ from extarray.format.frozen import (
     RAW,
     TABLE_ALIGNMENT,
     TABLE_WORDS,
-    Encoded,
     check_log_head,
     decode_frozen_block,
-    decode_head,
     encode_blob,
     encode_frozen_block,
     extent_bytes,
@@ -69,11 +69,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray.codecs.payloads import Encoded
     from extarray.format.blobs import BlobsBlock
     from extarray.storage.commits import Committer
     from extarray.storage.store import Room
 
-__all__ = ["HANDED_ON", "FrozenProvider", "FrozenTable", "decode_into", "encode", "new_log"]
+__all__ = ["HANDED_ON", "FrozenShadow", "FrozenTable", "new_log"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
@@ -86,30 +87,6 @@ _AT_ONCE = 1 << 22
 _WORDS_AT_ONCE = 1 << 16
 _PAGE = 4096
 _NONE = np.empty(0, np.int64)
-
-
-# -- the seam to the codecs ------------------------------------------------------------------------
-
-
-def encode(codec: dict[str, Any], chunk: memoryview, itemsize: int) -> Encoded:
-    """Return a chunk as a codec encodes it, with elements of `itemsize` bytes."""
-    if codec.get("codec") != "raw":
-        raise VersionError(f"this version of extarray cannot encode by {codec.get('codec')!r}")
-    return Encoded(0, 0, 0, bytes(chunk))
-
-
-def decode_into(
-    out: memoryview, codec: int, filter_id: int, blocks: int, payload: memoryview, itemsize: int
-) -> None:
-    """Decode a payload; `out` has the length of a chunk.  Raise ValueError for a wrong payload."""
-    if codec or filter_id or blocks:
-        raise VersionError(
-            f"a chunk is encoded by codec {codec}, which this version of extarray does not know; "
-            "install a newer version"
-        )
-    if len(payload) != len(out):
-        raise ValueError(f"it has {len(payload)} bytes in place of {len(out)}")
-    out[:] = payload
 
 
 # -- the table and the log -------------------------------------------------------------------------
@@ -137,6 +114,10 @@ class FrozenTable:
         `refresh` finds.  A reader of raw bytes compares it before and after.
     uuid : bytes
         Of ``.xtz``.
+    thawed : set of int
+        Chunks that this session has thawed.
+    renewals : int
+        How many times chunks outside the bounds were made ready for growth.
     forget : callable or None
         Called with addresses before their raw bytes become holes.
     """
@@ -145,7 +126,10 @@ class FrozenTable:
         self._pair, self._metadata, self._at = pair, metadata, at
         self._header = pair.header
         self.uuid = block.uuid
+        self._block = block
         self.forget: Callable[[NDArray[np.int64]], object] | None = None
+        self.renewals = 0
+        self.thawed: set[int] = set()
         self.extents: list[memoryview] = []
         self._words: list[NDArray[np.uint64]] = []
         self._is_mapped = not metadata.keeps_copies
@@ -236,6 +220,7 @@ class FrozenTable:
     def _look_through(self, is_whole: bool, length: int) -> None:
         """Find words newer than the last flush; mend lost ones, unless all writes are there."""
         lost: list[tuple[int, int]] = []
+        size = self._header.chunk_bytes
         for addresses, words in self._written():
             live, durable = words[:, 0], words[:, 1]
             new = live != durable
@@ -250,7 +235,7 @@ class FrozenTable:
                 is_lost = int(offsets[i] + sizes[i]) > length + UNIT
                 if not is_lost:
                     try:
-                        decode_head(self._blob(int(live[i])), address, self.uuid)
+                        self.decode(memoryview(bytearray(size)), address, int(live[i]))
                     except ChecksumError:
                         is_lost = True
                 if is_lost:
@@ -282,7 +267,7 @@ class FrozenTable:
         if not self._is_mapped:
             return
         pair = self._pair
-        writable = pair.mode == "r+" and pair.engine == "mmap"
+        writable = pair.mode == "r+"  # also where elements are moved by system calls
         with family("cannot map the metadata of '{}'", pair.path), self._metadata as fd:
             for number in range(len(self.extents), len(self._places)):
                 n = TABLE_WORDS * sums_capacity(number)
@@ -296,6 +281,19 @@ class FrozenTable:
     def reach(self) -> int:
         """Number of chunks that the table has room for; those beyond are raw."""
         return sum(map(sums_capacity, range(len(self._places))))
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of chunks that are frozen from now on."""
+        found = Codec.parse(self._header.encoding["codec"])
+        assert found is not None
+        return found
+
+    @property
+    def policy(self) -> str:
+        """When chunks are frozen without being asked: "behind", "close" or "never"."""
+        found = self._header.encoding.get("freeze", "never")
+        return found if found in ("behind", "close") else "never"
 
     @property
     def end(self) -> int:
@@ -397,6 +395,27 @@ class FrozenTable:
                 self._unpunched.update(addresses[words != RAW].tolist())
             self._store(addresses, words, 0)
             self._unpunched.difference_update(addresses[words == RAW].tolist())
+
+    @property
+    def is_settled(self) -> bool:
+        """True if all words are on the disk, and no frozen chunk has raw bytes left."""
+        return not (self._dirty or self._unpunched or self._synced)
+
+    def note_renewal(self) -> None:
+        """Count that chunks outside the bounds are made ready for growth."""
+        self.renewals += 1
+
+    def announce(self, addresses: NDArray[np.int64]) -> None:
+        """Prepare for words that the core stores in the mapped extents.
+
+        Chunks that stay raw after all do no harm.
+        """
+        with self._lock, family("cannot note frozen chunks of '{}'", self._pair.path):
+            self._dirty.update(addresses.tolist())
+            self._unpunched.update(addresses.tolist())
+            numbers, within = extents_of(addresses)
+            for number in np.unique(numbers).tolist():
+                self._make_ready(number, within[numbers == number])
 
     def _written(self, first: int = 0) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
         """Yield addresses from `first` on and their pairs of words, without holes of the table."""
@@ -526,7 +545,7 @@ class FrozenTable:
         pair, size = self._pair, self._header.chunk_bytes
         step = max(1, _AT_ONCE // size)
         fill = self._header.fill * (size // len(self._header.fill))
-        raw = memoryview(bytearray(size))
+        codec = self.codec
         addresses = np.asarray(addresses, np.int64)
         addresses = addresses[self.entries(addresses) == RAW]
         for low in range(0, len(addresses), step):
@@ -534,10 +553,11 @@ class FrozenTable:
             words = np.full(len(some), FILL, np.uint64)
             kept, encoded = [], []
             for i, address in enumerate(some.tolist()):
+                raw = memoryview(bytearray(size))  # a blob may refer to it
                 self._read_raw(raw, address)
                 if raw != fill:
                     kept.append(i)
-                    encoded.append(encode(self._header.encoding, raw, pair.header.dtype.itemsize))
+                    encoded.append(encode(codec, raw, pair.header.dtype.itemsize))
             words[kept] = self.append(some[kept], encoded)
             self.store_live(some, words)
 
@@ -565,18 +585,10 @@ class FrozenTable:
         if word == FILL:
             target[:] = fill * (size // len(fill))
             return
-        blob = self._blob(word)
-        head = decode_head(blob, address, self.uuid, verify)
-        payload = blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + head.payload_bytes]
-        try:
-            decode_into(
-                target, head.codec, head.filter_id, head.blocks, payload,
-                self._header.dtype.itemsize,
-            )  # fmt: skip
-        except ValueError as error:
-            damaged = ChecksumError(f"the blob of chunk {address} is damaged: {error}")
-            damaged.chunk = address
-            raise damaged from None
+        itemsize = self._header.dtype.itemsize
+        found = decode_blob(self._blob(word), address, self._block, target, itemsize, verify)
+        if found is not target:
+            target[:] = found
 
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
@@ -624,6 +636,7 @@ class FrozenTable:
                     pair.data.write(chunk, place_of(address, size))
                 pair.data.datasync()
             self.store_live(addresses, np.zeros(len(addresses), np.uint64))
+            self.thawed.update(addresses.tolist())
         return addresses
 
     def let_go(self, first: int, stop: int) -> None:
@@ -802,52 +815,75 @@ def _in_bytes(addresses: NDArray[np.int64], size: int) -> Iterator[tuple[int, in
             yield place_of(int(run[0]), size), place_of(int(run[-1]) + 1, size)
 
 
-# -- chunks for readers ----------------------------------------------------------------------------
+# -- decoded chunks --------------------------------------------------------------------------------
 
 
-class FrozenProvider:
-    """Brings chunks, frozen or raw, into a shadow; see `Provider`.
+class FrozenShadow:
+    """Decodes frozen chunks to memory, where the core finds them; a `Decoder` of its `Frozen`.
 
     Parameters
     ----------
     pair : Pair
-    shadow : File
-        As `make_shadow` returns it.
+    table : FrozenTable
     axial : Axial
         For messages about damaged chunks.
+
+    Attributes
+    ----------
+    table : FrozenTable
+    core : Frozen
     """
 
-    def __init__(self, pair: Pair, shadow: File, axial: Axial) -> None:
-        self._pair, self._shadow, self._axial = pair, shadow, axial
+    def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
+        self._pair, self.table, self._axial = pair, table, axial
         self._size = pair.header.chunk_bytes
+        self._file = File(open_memory(), "decoded chunks")
+        self._length = 0
+        self._lock = threading.Lock()
+        self._n_extents = 0
+        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes, self._mapped)
+        self.look()
 
-    def provide(self, addresses: NDArray[np.int64]) -> None:
-        """Write chunks to their places in the shadow, on several threads if there are many."""
+    def look(self) -> None:
+        """Show the core the extents that the table has gained."""
+        with self._lock:
+            for words in self.table.extents[self._n_extents :]:
+                self.core.add_extent(np.frombuffer(words, np.uint64))
+                self._n_extents += 1
+
+    def _lengthen(self, length: int) -> None:
+        with self._lock:
+            if length > self._length:
+                self._file.truncate(length)
+                self._length = length
+
+    def _mapped(self, length: int) -> Region:
+        self._lengthen(length)
+        with self._file as fd:
+            return Region.file(fd, length, False, True)
+
+    def decode(self, addresses: NDArray[np.int64], entries: NDArray[np.uint64]) -> None:
+        """Write chunks to the shadow, on several threads if there are many."""
         n = len(addresses)
-        shares = min(config.threads, n, max(1, n * self._size // limits.share_bytes))
-        edges = [n * i // shares for i in range(shares + 1)] if n else []
-        run_together(
-            [partial(self._bring, addresses[a:b].tolist()) for a, b in itertools.pairwise(edges)]
-        )
+        self._lengthen(place_of(int(addresses[-1]) + 1, self._size))
+        shares = min(config.threads, n, max(1, n * self._size // limits.coded_bytes))
+        edges = [n * i // shares for i in range(shares + 1)]
+        words = list(zip(addresses.tolist(), entries.tolist(), strict=True))
+        run_together([partial(self._bring, words[a:b]) for a, b in itertools.pairwise(edges)])
 
-    def _bring(self, addresses: list[int]) -> None:
+    def _bring(self, words: list[tuple[int, int]]) -> None:
         chunk = memoryview(bytearray(self._size))
-        table = self._pair.frozen
-        assert table is not None
-        for address in addresses:
+        for address, word in words:
             try:
-                table.read_into(chunk, address, self._pair.verify != "never")
+                self.table.decode(chunk, address, word, self._pair.verify != "never")
             except ChecksumError as error:
                 raise self._told(error) from None
-            self._shadow.write(chunk, place_of(address, self._size))
-
-    def ahead(self, addresses: NDArray[np.int64]) -> None:
-        """Do nothing: the system reads ahead in a local file."""
+            self._file.write(chunk, place_of(address, self._size))
 
     def evict(self, addresses: NDArray[np.int64]) -> None:
         """Give back the memory of chunks."""
         for start, stop in _in_bytes(addresses, self._size):
-            self._shadow.punch(start, stop - start)
+            self._file.punch(start, stop - start)
 
     def _told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from extarray._core._axial import Axial
     from extarray.format.superblock import Superblock
-    from extarray.storage.store import Frozen
 
 __all__ = ["PASSED_ON", "Pair", "blobs_alone", "header_at"]
 
@@ -273,14 +273,15 @@ class Pair(Present):
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""
         self.check_length()
-        # With a supply, a hole may just be a chunk that is not there yet; others may be frozen.
-        is_plain = self.supply is None and self.frozen is None
-        return self.data.written(stop) if is_plain else super().written(stop)
+        # A hole may just be a chunk that is not there yet, or frozen.
+        if self.supply is not None or self.frozen is not None:
+            return super().written(stop)
+        return self.data.written(stop)
 
     def read_into(self, target: memoryview, offset: int) -> int:
         """Read bytes of chunks at an offset; return their number."""
         if self.frozen is not None:
-            return self._read_frozen(self.frozen, target, offset)
+            return self._read_mixed(target, offset)
         if self.supply is None:
             return self.data.read_into(target, offset)
         size, step, n_read = self.header.chunk_bytes, self.supply.share, 0
@@ -292,18 +293,33 @@ class Pair(Present):
             del used  # from here on, chunks may be evicted
         return n_read
 
-    def _read_frozen(self, frozen: Frozen, target: memoryview, offset: int) -> int:
-        """Read bytes of chunks, some of which may be frozen, at an offset; return their number."""
-        size, at, end = self.header.chunk_bytes, offset, offset + len(target)
-        chunk = memoryview(bytearray(size))
-        while at < end:
-            address = chunks_before(at, size)
-            start = place_of(address, size)
-            stop = min(end, start + size)
-            frozen.read_into(chunk, address)
-            target[at - offset : stop - offset] = chunk[at - start : stop - start]
-            at = stop
+    def _read_mixed(self, target: memoryview, offset: int) -> int:
+        """Read bytes of chunks, raw or frozen, at an offset; return their number."""
+        assert self.frozen is not None
+        size, end = self.header.chunk_bytes, offset + len(target)
+        room = memoryview(bytearray(size))
+        for address in range(chunks_before(offset, size), chunks_before(end + size - 1, size)):
+            first = place_of(address, size)
+            start, stop = max(offset, first), min(end, first + size)
+            part = target[start - offset : stop - offset]
+            if len(part) == size:
+                self.frozen.read_into(part, address, self.verify != "never")
+            else:
+                self.frozen.read_into(room, address, self.verify != "never")
+                part[:] = room[start - first : stop - first]
         return len(target)
+
+    def show_frozen(self, axial: Axial) -> None:
+        """Let the core know the table of frozen chunks as it is now, if there is one."""
+        if self.frozen is None:
+            self.decoded = None
+        elif self.decoded is None or self.decoded.table is not self.frozen:
+            from extarray.storage.frozen import FrozenShadow
+
+            table: Any = self.frozen
+            self.decoded = FrozenShadow(self, table, axial)
+        else:
+            self.decoded.look()
 
     def map(self, length: int) -> None:
         """Map `length` bytes of ``.xta``, by its engine."""
@@ -328,5 +344,5 @@ class Pair(Present):
 
     def close(self) -> None:
         """Close the files without synchronizing them."""
-        self.region = self.cuts = self.frozen = None
+        self.region = self.cuts = self.frozen = self.decoded = None
         close_all(self.metadata, self.data, self.blobs)

@@ -149,7 +149,7 @@ class PairReader:
                 see_newest(pair.metadata, pair.mode == "r+", 0, pair.path)
             see_newest(pair.data, pair.mode == "r+", pair.state.data_bytes, pair.path)
 
-    def wait_for(self, sequence: int, refresh: Callable[[], object]) -> None:
+    def wait_for(self, sequence: float, refresh: Callable[[], object]) -> None:
         """Show what others have flushed; wait for a commit that another host may have made."""
         if not self.now.data.keeps_copies:
             return

@@ -217,6 +217,7 @@ class Allocator:
         """
         frozen, size = self.pair.frozen, self.pair.header.chunk_bytes
         assert frozen is not None
+        frozen.note_renewal()
         if clean:
             frozen.let_go(chunks_before(start + size - 1, size), chunks_before(stop, size))
         frozen.thaw(frozen.frozen(chunks_before(start, size), chunks_before(stop + size - 1, size)))

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray._core._file import Sieve
+    from extarray._core._frozen import Frozen as FrozenCore
     from extarray._core._mapping import Counter, Region
     from extarray._core._supply import Supply, Trust
-    from extarray.format.frozen import Encoded
+    from extarray.codecs.codec import Codec
+    from extarray.codecs.payloads import Encoded
     from extarray.format.groups import Pending
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Commits",
+    "Decoded",
     "Freed",
     "Frozen",
     "Held",
@@ -184,6 +187,18 @@ class Frozen(Protocol):
     def place_of_blob(self, address: int) -> int: ...
     def thaw(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]: ...
     def let_go(self, first: int, stop: int) -> None: ...
+    def announce(self, addresses: NDArray[np.int64]) -> None: ...
+    @property
+    def codec(self) -> Codec | None: ...
+    @property
+    def policy(self) -> str: ...
+    @property
+    def renewals(self) -> int: ...
+    def note_renewal(self) -> None: ...
+    @property
+    def is_settled(self) -> bool: ...
+    @property
+    def thawed(self) -> set[int]: ...
     def refresh(self) -> None: ...
 
     # For the parts of the store: room, flushes, other metadata.
@@ -202,6 +217,16 @@ class Frozen(Protocol):
     def places_behind(self, end: int) -> list[int]: ...
     def block_for(self, array: bytes, places: list[int]) -> bytes: ...
     def copy_to(self, file: File, places: list[int]) -> None: ...
+
+
+class Decoded(Protocol):
+    """Frozen chunks as the core finds them; see `extarray.storage.frozen.FrozenShadow`."""
+
+    @property
+    def table(self) -> Frozen: ...
+    @property
+    def core(self) -> FrozenCore: ...
+    def look(self) -> None: ...
 
 
 class Room(Protocol):
@@ -256,6 +281,8 @@ class Present:
     supply : Supply or None
         For chunks from elsewhere: which are present, and the provider of the others.  Region and
         supply belong to one process; a store gives its forked child new ones.
+    decoded : Decoded or None
+        What the core knows of frozen chunks, if there may be any.
     sieve : Sieve or None
         Permission to write back gaps between elements, for a lone writer that is not a rank.
     cuts : Counter or None
@@ -288,6 +315,7 @@ class Present:
     sums: Sums | None = None
     trust: Trust | None = None
     supply: Supply | None = None
+    decoded: Decoded | None = None
     verify = "never"
     sieve: Sieve | None = None
     cuts: Counter | None = None
@@ -306,6 +334,9 @@ class Present:
     def follows(self) -> bool:
         """True if other processes make the commits."""
         return self.mode == "r" or self.elements_only
+
+    def show_frozen(self, axial: Axial) -> None:
+        """Let the core know which chunks are frozen."""
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from extarray.array.creation import open as open_array
 from extarray.common.errors import ExtArrayError, MissingError
-from extarray.common.formatting import format_attrs, format_bytes, format_fill
+from extarray.common.formatting import format_attrs, format_bytes, format_disk, format_fill
 from extarray.fetched.paths import local_or_remote
 from extarray.format.suffixes import METADATA, all_names, split_name, without_suffix
 from extarray.maintenance.group_files import is_in_the_making
@@ -89,7 +89,7 @@ class Gallery:
         self._alone = ""
         if self.is_folder:
             if not self.names():
-                raise MissingError(errno.ENOENT, "no array in this folder", text)
+                raise MissingError(errno.ENOENT, "no array in this folder", self.title)
         else:
             exhibit = Exhibit(self._root)
             self._alone = exhibit.array.path.name
@@ -207,7 +207,7 @@ class Gallery:
             "origin": list(info["origin"]),
             "fill": _short(format_fill(info["fill_value"])),
             "bytes": format_bytes(info["logical_bytes"]),
-            "disk": format_bytes(info["disk_bytes"]),
+            "disk": format_disk(info),
             "segments": info["segments"],
             "order": info["order"],
             "attrs": [_short(line) for line in format_attrs(info)],

@@ -821,6 +821,24 @@ class TestGroups:
         done("pack", file, tmp_path / "y.xap", "--order", "0")
         assert json.loads(done("info", tmp_path / "y.xap", "--json"))["chunk_order"] == 0
 
+    def test_an_array_is_packed_compressed(self, tmp_path, run, done):
+        x = np.arange(40_000, dtype="i4").reshape(200, 200) // 50
+        xa.from_array(x, tmp_path / "a", chunks=(50, 100)).close()
+        file = tmp_path / "a.xap"
+        done("pack", tmp_path / "a", file, "--compression", "zstd:5:shuffle", "--order", "0")
+        assert file.stat().st_size < x.nbytes // 2
+        facts = json.loads(done("info", file, "--json"))
+        assert facts["compression"] == "zstd:5:shuffle"
+        assert facts["ratio"] == x.nbytes / facts["stored_bytes"]
+        assert f"ratio            {facts['ratio']:.2f}" in done("info", file)
+        assert ", zstd:5:shuffle" in done("ls", file)
+        assert json.loads(done("ls", file, "--json"))[0]["compression"] == "zstd:5:shuffle"
+        done("check", file, "--data")
+        done("unpack", file, tmp_path / "b")
+        np.testing.assert_array_equal(elements(tmp_path / "b"), x)
+        found = run("pack", tmp_path / "a", tmp_path / "c.xap", "--compression", "lzf")
+        assert found.status == 2 and "no codec 'lzf'" in found.err
+
     def test_a_packed_group_is_a_group_to_commands(self, group, tmp_path, done):
         file = tmp_path / "all.xap"
         done("attrs", group, "title=masts")

@@ -35,11 +35,12 @@ def bucket(tmp_path_factory):
     )
     client.create_bucket(Bucket="bucket")
 
-    def put(folder):
+    def put(folder, access="private"):
         for where, _, files in os.walk(folder):
             for name in files:
                 path = os.path.join(where, name)
-                client.upload_file(path, "bucket", os.path.relpath(path, folder))
+                key = os.path.relpath(path, folder)
+                client.upload_file(path, "bucket", key, ExtraArgs={"ACL": access})
 
     yield options | {"region": "us-east-1"}, put
     client.close()
@@ -64,6 +65,59 @@ def test_arrays_and_groups(bucket, tmp_path):
     assert xa.check("s3://bucket/a", data=True, storage_options=options).ok
     with pytest.raises((MissingError, AccessError)):
         xa.open("s3://bucket/nothing", storage_options=options)
+
+
+@pytest.mark.parametrize("is_public", [False, True])
+def test_commands_take_credentials_from_the_environment(
+    bucket, tmp_path, monkeypatch, capsys, is_public
+):
+    pytest.importorskip("click")
+    pytest.importorskip("h5py")
+    from extarray import cli
+
+    options, put = bucket
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint_url"])
+    monkeypatch.setenv("AWS_REGION", options["region"])
+    if is_public:
+        monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    else:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["key"])
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret"])
+    prefix = f"public{is_public}"
+    folder = tmp_path / "upload" / prefix
+    folder.mkdir(parents=True)
+    with xa.from_array(X, folder / "a", (4, 8, 8), checksum=True) as a:
+        xa.pack(a, folder / "a.xap", order="hilbert")
+    with xa.open_group(folder / "g", "w") as g:
+        g["below/u"] = X
+        xa.pack(g, folder / "g.xap")
+    xa.index_group(folder / "g")
+    put(tmp_path / "upload", "public-read" if is_public else "private")
+
+    def done(*words):
+        assert cli.main(list(map(str, words))) == 0
+        captured = capsys.readouterr()
+        assert options["secret"] not in captured.out + captured.err
+        return captured.out
+
+    for number, name in enumerate(["a", "a.xap", "g/below/u", "g.xap/below/u"]):
+        url = f"s3://bucket/{prefix}/{name}"
+        assert "(24, 30, 20)" in done("info", url)
+        assert float(done("show", url, "[3, 4, 5]")) == pytest.approx(X[3, 4, 5])
+        assert "float64" in done("ls", url)
+        assert "ok" in done("check", url, "--data") or "g" in name
+        done("copy", url, tmp_path / f"copy{number}")
+        done("export", url, tmp_path / f"{number}.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / f"{number}.npy"), X)
+        with xa.open(tmp_path / f"copy{number}") as a:
+            np.testing.assert_array_equal(a[...], X)
+    for name in ("g", "g.xap"):
+        url = f"s3://bucket/{prefix}/{name}"
+        assert "below" in done("ls", url)
+        done("export", url, tmp_path / f"{name}.h5")
 
 
 def test_a_pair_that_grows(bucket, tmp_path):

@@ -33,6 +33,9 @@ class Slow:
         for chunks in self.begun(addresses.tolist(), range(len(addresses)), None):
             yield Arrived(chunks, VERSION)
 
+    def n_threads(self, n_chunks):
+        return 1
+
     def start(self, addresses):
         self.calls.append(("start", addresses.tolist()))
         return Handle(self, addresses.tolist())

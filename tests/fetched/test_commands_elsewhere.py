@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from served import needs_obstore, served
 
 import extarray as xa
 from extarray import cli
-from extarray.errors import MissingError, ReadOnlyError
+from extarray.errors import AccessError, MissingError, ReadOnlyError
 
 pytestmark = [needs_obstore]
 
@@ -143,6 +144,53 @@ def test_checks(web, done, name):
     assert "no errors" in done("check", web.url(name)) or done("check", web.url(name))
 
 
+@pytest.fixture
+def large(tmp_path):
+    """Serve packed files whose chunks have 2 MiB; yield the server and the metadata's places."""
+    x = np.arange(1 << 18, dtype="f8").reshape(64, -1)
+    with xa.open_group(tmp_path / "g", "w") as g:
+        for name in ("u", "below/v"):
+            g.create(name, x.shape, chunks=(8, 4096), attrs={"n": 1})[...] = x
+        g.attrs["title"] = "all"
+        xa.pack(g, tmp_path / "g.xap")
+        xa.pack(g["u"], tmp_path / "h.xap", order="hilbert")
+        xa.pack(g["u"], tmp_path / "odd")
+    with (
+        zipfile.ZipFile(tmp_path / "g.xap") as old,
+        zipfile.ZipFile(tmp_path / "zipped.xap", "w") as new,
+    ):
+        for info in old.infolist():
+            new.writestr(info.filename, old.read(info))
+    with served(tmp_path) as web:
+        yield web
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("g.xap", 0), ("g.xap/u", 1), ("g.xap/below", 1), ("h.xap", 1), ("odd", 1), ("zipped.xap", 0)],
+)
+def test_a_check_brings_what_it_compares(large, tmp_path, name, most):
+    report = xa.check(large.url(name))
+    assert report.ok, str(report)
+    assert large.sent < 1 << 18
+    large.forget()
+    report = xa.check(large.url(name), data=True)
+    assert report.ok, str(report)
+    if most:  # the chunks of one array, of those of two
+        assert 1 << 21 < large.sent < (1 << 21) + (1 << 18)
+    local, _, inner = name.partition("/")
+    with zipfile.ZipFile(tmp_path / local) as file:
+        asked = [i for i in file.infolist() if i.filename.startswith(inner)]
+        metadata = next(i for i in asked if i.filename.endswith(".xmd"))
+    with open(tmp_path / local, "r+b") as file:
+        file.seek(metadata.header_offset + 200)  # in the header, or in the metadata
+        file.seek(file.tell() + len(metadata.filename) + metadata.file_size // 2)
+        file.write(b"oops")
+    found = xa.check(large.url(name)).problems
+    assert [p.kind for p in found] == [p.kind for p in xa.check(tmp_path / name).problems] != []
+    assert found[0].file == large.url(local)
+
+
 def test_checks_find_damage(web, folder, run):
     with open(folder / "a.xta", "r+b") as file:
         file.write(b"oops")
@@ -181,3 +229,62 @@ def test_the_page_shows_what_is_elsewhere(web, folder):
     gallery = Gallery(web.url("a.xap"))
     assert gallery.listing()[0]["shape"] == [3, 4, 5]
     gallery.close()
+
+
+# -- a bucket that may not be listed ---------------------------------------------------------------
+
+
+@pytest.fixture
+def closed(folder):
+    """Serve a folder like a bucket that denies access to what is missing."""
+    with xa.open(folder / "a") as a:
+        xa.pack(a, folder / "odd")
+    xa.index_group(folder / "g")
+    with served(folder, may_list=False) as server:
+        yield server
+
+
+def test_a_bucket_that_may_not_be_listed(closed, folder, run, done):
+    for name in ("a", "a.xap", "odd", "g/u"):
+        with xa.open(closed.url(name)) as a:
+            np.testing.assert_array_equal(a[...], X)
+        assert xa.check(closed.url(name)).ok
+        done("export", closed.url(name), folder / f"{name.replace('/', '_')}.h5")
+        assert "float64" in done("ls", closed.url(name))
+    for name in ("g", "g.xap", "g/below"):
+        with xa.open_group(closed.url(name)) as g:
+            np.testing.assert_array_equal(g["v" if "below" in name else "below/v"], X[0])
+        done("pack", closed.url(name), folder / f"{name.replace('/', '_')}_again.xap")
+    for call in (xa.open, xa.open_group, xa.check):
+        with pytest.raises(AccessError, match="may not be listed"):
+            call(closed.url("nothing"))
+    found = run("ls", closed.url("nothing"))
+    assert found.status == 1
+    assert "no access" in found.err
+
+
+def test_datasets_in_a_bucket_that_may_not_be_listed(closed):
+    xr = pytest.importorskip("xarray")
+    for name, variable in (("a", "a"), ("g", "u"), ("g.xap", "u")):
+        with xr.open_dataset(closed.url(name), engine="extarray") as ds:
+            np.testing.assert_array_equal(ds[variable], X)
+
+
+def test_a_list_of_a_damaged_array_says_so(web, folder, run):
+    (folder / "a.xmd").write_bytes(b"oops")
+    found = run("ls", web.url("a"))
+    assert found.status == 1
+    assert "a.xmd" in found.err
+    assert "index" not in found.err
+
+
+def test_an_empty_group_is_named_without_secrets(tmp_path):
+    pytest.importorskip("tornado")
+    from extarray.view.exhibits import Gallery
+
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g.attrs["n"] = 1
+        xa.pack(g, tmp_path / "g.xap")
+    with served(tmp_path) as web, pytest.raises(MissingError) as error:
+        Gallery(web.url("g.xap?signature=hidden"))
+    assert "hidden" not in str(error.value)

@@ -126,6 +126,16 @@ def test_the_folder_is_bounded(web, folder, tmp_path):
             np.testing.assert_array_equal(a[...], X)
 
 
+def test_many_programs_that_keep_little_stay_within_the_bound(tmp_path):
+    bound = 10 * 8192
+    with xa.config.set(disk_cache=bound):
+        for n in range(60):  # each less than the share that is written between two looks
+            cache = DiskCache(str(tmp_path), [n], 4096)
+            cache.put([(0, bytes([n + 1]) * 4096)])
+            cache.close()
+    assert sum(p.stat().st_blocks * 512 for p in tmp_path.glob("*.chunks")) <= bound + 4096
+
+
 def test_chunks_used_longest_ago_leave_first(tmp_path, monkeypatch):
     now = 1e9
     monkeypatch.setattr(time, "time", lambda: now)

@@ -53,6 +53,31 @@ def test_the_engine_knows_its_files(web):
     assert not engine.guess_can_open(web.url("a.nc"))
 
 
+def test_the_engine_is_found_where_netcdf4_does_not_claim_all_urls(web, monkeypatch):
+    xr = pytest.importorskip("xarray")
+    plugins = xr.backends.plugins
+    engines = {k: v for k, v in plugins.list_engines().items() if k != "netcdf4"}
+    monkeypatch.setattr(plugins, "list_engines", lambda: engines)
+    for name in ("a.xap", "a.xmd", "a.xap?X-Amz-Signature=abc"):
+        with xr.open_dataset(web.url(name)) as ds:
+            np.testing.assert_array_equal(ds["a"], X)
+
+
+def test_chunks_of_a_dataset_stay_in_a_folder(web, tmp_path):
+    xr = pytest.importorskip("xarray")
+    folder = tmp_path / "cached"
+    counts = []
+    for _ in range(2):
+        web.forget()
+        with xr.open_dataset(web.url("a.xap"), engine="extarray", cache_folder=folder) as ds:
+            np.testing.assert_array_equal(ds["a"], X)
+        counts.append(len(web.requests))
+    assert counts[1] < counts[0]
+    with xr.open_datatree(web.url("g.xap"), engine="extarray", cache_folder=folder) as tree:
+        np.testing.assert_array_equal(tree["below/v"], X[:, 0, 0])
+    assert len(list(folder.glob("*.chunks"))) == 3
+
+
 @pytest.mark.parametrize("name", ["g", "g.xap"])
 def test_a_group_is_a_tree(web, name):
     xr = pytest.importorskip("xarray")
@@ -80,6 +105,16 @@ def test_chunks_of_dask(web):
         )
 
 
+@pytest.mark.slow
+def test_processes_of_dask_have_the_credentials(web):
+    da = pytest.importorskip("dask.array")
+    with xa.open(web.url("a"), storage_options={"headers": {"X-Key": "hidden"}}) as a:
+        assert b"hidden" not in pickle.dumps(a)
+        x = da.from_array(a, chunks=a.chunks)
+        np.testing.assert_allclose(x.sum().compute(scheduler="processes", num_workers=2), X.sum())
+    assert all(request.headers.get("x-key") == "hidden" for request in web.requests)
+
+
 def test_a_store_of_zarr(web):
     zarr = pytest.importorskip("zarr")
     with xa.open(web.url("a.xap")) as a:
@@ -88,12 +123,6 @@ def test_a_store_of_zarr(web):
     with xa.open_group(web.url("g")) as g:
         z = zarr.open_group(g.as_zarr_store(), mode="r")
         np.testing.assert_array_equal(z["below/v"][:], X[:, 0, 0])
-
-
-def test_references_are_made_where_the_files_are(web):
-    pytest.importorskip("zarr")
-    with xa.open(web.url("a.xap")) as a, pytest.raises(xa.ArgumentError, match="url="):
-        a.to_kerchunk()
 
 
 def test_stores_of_other_libraries(web, tmp_path):

@@ -5,6 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import re
+import signal
+import subprocess
+import sys
+import time
+import traceback
 import zipfile
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -15,16 +21,19 @@ from hypothesis import strategies as st
 from served import needs_obstore, served
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.errors import (
     ArgumentError,
     ChecksumError,
     ClosedError,
     CorruptError,
     MissingError,
+    NotVisibleError,
     ReadOnlyError,
     ReplacedError,
     ResultError,
 )
+from extarray.fetched.paths import as_path
 
 pytestmark = needs_obstore
 
@@ -195,6 +204,62 @@ def test_chunks_one_by_one_are_asked_for_ahead(web):
             np.testing.assert_array_equal(view[tuple(map(slice, part.shape))], part)
 
 
+def test_chunks_on_their_way_may_be_given_up_by_another_thread(web):
+    """As `refresh` and an interrupt do it."""
+    with xa.open(web.url("plain.xap")) as a, ThreadPoolExecutor(1) as pool:
+        provider = a._store.provider
+        web.forget()
+        web.latency = 0.5
+        provider.ahead(np.arange(4))
+        assert 1 in provider._coming
+        found = pool.submit(a.chunk, a.axial.index(1))
+        while 1 in provider._coming:
+            time.sleep(0.001)
+        web.latency = 0
+        provider.forget_coming()
+        index = a.axial.index(1)
+        box = tuple(slice(i * c, i * c + c) for i, c in zip(index, CHUNKS, strict=True))
+        np.testing.assert_array_equal(found.result(), X[box])
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("way", ["[a[b] for b in a.iter_chunks()]", "np.median(a, axis=0)"])
+def test_an_interrupted_array_reads_on(web, way, tmp_path):
+    program = f"""
+import signal, sys, numpy as np, extarray as xa
+signal.signal(signal.SIGINT, signal.default_int_handler)
+x = np.load(sys.argv[2])
+with xa.open(sys.argv[1], storage_options={{"coalesce": 0}}) as a:
+    print("begun", flush=True)
+    try:
+        {way}
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    sys.stdin.readline()
+    assert (a[...] == x).all()
+"""
+    np.save(tmp_path / "x.npy", X)
+    web.fail("none")
+    web.fail("slow", 200, times=100)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, web.url("plain.xap"), tmp_path / "x.npy"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "begun\n"
+        while len(web.requests) < 2:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        web.faults.clear()
+        process.stdin.write("go on\n")
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
 def test_many_chunks_are_requested_once(tmp_path):
     x = np.arange(4096 * 64.0).reshape(4096, 64)
     with xa.from_array(x, tmp_path / "a", chunks=(8, 64)) as a:
@@ -284,6 +349,41 @@ def test_secrets_are_not_told(web):
     assert "verysecret" not in str(found.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://?hidden",
+        "http://me:hid/d3n@127.0.0.1:1/a.xap",
+        "http://me:hid?d3n@127.0.0.1:1/a.xap",
+        "http://[::1/hidden",
+        "s3://?hidden",
+        "s3://key:hidden@bucket/a.xap",
+        "s3://bucket/a.xap?signature=hidden",
+        "az://key:hidden@container/a.xap",
+        "az://container/a.xap?sig=hidden",
+        "gs://bucket/g/a?sig=hidden",
+    ],
+)
+def test_urls_that_cannot_be_meant_are_not_quoted(url):
+    for call in (xa.open, xa.open_group, xa.check, lambda url: xa.create(url, (3,))):
+        with pytest.raises((ArgumentError, ReadOnlyError)) as found:
+            call(url)
+        told = "".join(traceback.format_exception_only(found.value))
+        assert not re.search(r"hid|d3n", told), told
+
+
+def test_names_of_objects_have_any_characters(tmp_path):
+    obstore = pytest.importorskip("obstore")
+    with xa.from_array(X, tmp_path / "a", CHUNKS) as a:
+        xa.pack(a, tmp_path / "a.xap")
+    store = obstore.store.MemoryStore()
+    for name in ("a#1.xap", "a?b.xap", "ä ö.xap"):
+        obstore.put(store, name, (tmp_path / "a.xap").read_bytes())
+        with xa.open((store, name)) as a:
+            np.testing.assert_array_equal(a[3], X[3])
+    assert str(as_path("s3://bucket/a#1.xap")) == "s3://bucket/a#1.xap"
+
+
 def test_another_object_is_not_read(folder, tmp_path):
     (tmp_path / "a.xap").write_bytes((folder / "plain.xap").read_bytes())
     with xa.from_array(X[:9], tmp_path / "plain", dims=["t", "y", "x"]) as a:
@@ -359,18 +459,19 @@ def test_processes_read(web):
         np.testing.assert_allclose(part, np.median(X, axis=axis))
 
 
-# -- other orders of chunks ------------------------------------------------------------------------
+# -- chunks in blobs ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("compression", [None, "zstd:shuffle", "lz4"])
 @pytest.mark.parametrize("order", ["hilbert", "morton", 2])
-def test_chunks_in_another_order(tmp_path, order, engine):
+def test_chunks_in_another_order(tmp_path, order, compression, engine):
     x = np.random.default_rng(7).normal(size=(32, 64, 64)).astype("f4")
     x[:, 32:48] = 0
     with xa.create(tmp_path / "a", (8, 16, 16), "f4", chunks=(4, 8, 8)) as a:
         for axis, n in ((0, 32), (1, 64), (2, 64), (0, 32)):
             a.extend(axis, n - a.shape[axis])
         a[...] = x
-        xa.pack(a, tmp_path / "a.xap", order=order)
+        xa.pack(a, tmp_path / "a.xap", order=order, compression=compression)
     with served(tmp_path) as web:
         with xa.open(web.url("a.xap"), engine=engine) as a:
             assert len(web.requests) == 1
@@ -387,10 +488,38 @@ def test_chunks_in_another_order(tmp_path, order, engine):
         assert xa.check(web.url("a.xap"), data=True).ok
 
 
-def test_damaged_blobs_are_found(tmp_path):
-    x = np.random.default_rng(7).normal(size=(32, 64, 64))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compressed_chunks_take_fewer_bytes(tmp_path, threads, monkeypatch):
+    monkeypatch.setattr(limits, "coded_bytes", 1 << 12)
+    x = np.add.outer(np.arange(300) // 3, np.arange(400) // 7).astype("f8")
+    x[:50, :50] = np.random.default_rng(7).normal(size=(50, 50))
+    x[50:100, :50] = 5
+    x[100:150, :50] = 0
+    with xa.from_array(x, tmp_path / "a", (50, 50)) as a:
+        xa.pack(a, tmp_path / "a.xap", compression="auto")
+    with served(tmp_path) as web, xa.config.set(threads=threads):
+        with xa.open(web.url("a.xap")) as a:
+            np.testing.assert_array_equal(a[...], x)
+            info = a.info()
+            assert info["compression"] == "zstd:auto"
+            assert info["ratio"] == x.nbytes / info["stored_bytes"] > 4
+            assert info["fetched_bytes"] < info["stored_bytes"] + (1 << 17)
+            n_requests = len(web.requests)
+            np.testing.assert_array_equal(a[::2, 7], x[::2, 7])
+            assert len(web.requests) == n_requests
+        with xa.config.set(chunk_cache=3 * a.chunk_bytes), xa.open(web.url("a.xap")) as a:
+            for i in range(0, 300, 23):
+                np.testing.assert_array_equal(a[i], x[i])
+            np.testing.assert_allclose(np.median(a, axis=1), np.median(x, axis=1))
+            with a.copy(tmp_path / "copy") as copy:
+                np.testing.assert_array_equal(copy[...], x)
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_damaged_blobs_are_found(tmp_path, compression):
+    x = np.random.default_rng(7).integers(-(2**63), 2**63 - 1, (32, 64, 64))  # stays raw
     with xa.from_array(x, tmp_path / "a", (4, 8, 8)) as a:
-        xa.pack(a, tmp_path / "a.xap", order="hilbert")
+        xa.pack(a, tmp_path / "a.xap", order="hilbert", compression=compression)
     content = bytearray((tmp_path / "a.xap").read_bytes())
     content[content.index(x[8, 16, 16:24].tobytes())] ^= 1
     (tmp_path / "a.xap").write_bytes(content)
@@ -398,3 +527,20 @@ def test_damaged_blobs_are_found(tmp_path):
         with pytest.raises(ChecksumError, match=r"\[8:12, 16:24, 16:24\]"):
             a[8:12]
         np.testing.assert_array_equal(a[:4], x[:4])
+
+
+def test_a_pickle_shows_no_older_file_than_its_sender_had(tmp_path):
+    with xa.from_array(X, tmp_path / "a", CHUNKS) as a:
+        xa.pack(a, tmp_path / "a.xap")
+    with served(tmp_path, has_dates=True) as web:
+        with xa.open(web.url("a.xap")) as a:
+            pickled = pickle.dumps(a)
+        for date, is_older in (("Fri, 27", False), ("Wed, 25", True)):
+            web.date = f"{date} Nov 2026 22:00:00 GMT"
+            if is_older:
+                with pytest.raises(NotVisibleError, match="newer state"):
+                    pickle.loads(pickled)
+            else:
+                pickle.loads(pickled).close()
+        web.has_dates = False  # nothing tells
+        pickle.loads(pickled).close()

@@ -8,19 +8,24 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread, Timer
 
 import numpy as np
 import pytest
 from served import Files, needs_obstore, served
 
 import extarray as xa
+from extarray.common.limits import limits
 from extarray.errors import (
     ChecksumError,
     MissingError,
+    NotVisibleError,
     PartnerError,
     ReplacedError,
     TruncatedError,
 )
+from extarray.fetched import store
 
 pytestmark = needs_obstore
 
@@ -273,6 +278,170 @@ def test_it_never_goes_back(tmp_path):
             writer.append(X[10:12])
             assert a.refresh()
             np.testing.assert_array_equal(a[...], X[:12])
+
+
+# -- threads --------------------------------------------------------------------------------------
+
+
+def test_chunks_on_their_way_during_a_refresh_are_of_the_new_state(tmp_path):
+    """A thread fetches a chunk while another takes up a commit that changes it."""
+    with xa.create(tmp_path / "a", (0, 30, 20), chunks=CHUNKS) as writer, served(tmp_path) as web:
+        writer.append(X[:5])  # the second row of chunks is not full
+        with xa.open(web.url("a")) as a, ThreadPoolExecutor(1) as pool:
+            sent, go_on = Event(), Event()
+            origin, fetch = a._store.origin, a._store.origin.fetch
+
+            def late(addresses):
+                found = fetch(addresses)
+                sent.set()
+                assert go_on.wait(60)
+                return found
+
+            origin.fetch = late
+            reading = pool.submit(a.read)
+            assert sent.wait(60)
+            origin.fetch = fetch
+            writer.append(X[5:7])
+            Timer(0.2, go_on.set).start()
+            assert a.refresh()
+            np.testing.assert_array_equal(a[...], X[:7])
+            np.testing.assert_array_equal(reading.result(), X[:5])
+
+
+def test_metadata_that_a_reader_fetches_during_a_refresh(tmp_path, monkeypatch):
+    """They may tell of a commit that is newer than the data that the refresh has looked at."""
+    with xa.create(tmp_path / "a", (0, 30, 20), chunks=CHUNKS) as writer, served(tmp_path) as web:
+        writer.append(X[:5])
+        with xa.open(web.url("a")) as a:
+            np.testing.assert_array_equal(a[...], X[:5])
+            read_seal = store.read_seal
+
+            def and_more(*arguments):
+                found = read_seal(*arguments)
+                np.testing.assert_array_equal(a[...], X[:5])
+                if len(writer) < 18:
+                    writer.append(X[10:18])
+                    thread = Thread(target=a._store._confirm)
+                    thread.start()
+                    thread.join()
+                return found
+
+            writer.append(X[5:10])
+            monkeypatch.setattr(store, "read_seal", and_more)
+            assert a.refresh()
+            np.testing.assert_array_equal(a[...], X[: len(a)])
+            monkeypatch.undo()
+            a.refresh()
+            np.testing.assert_array_equal(a[...], X[:18])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tags_by", ["content", "time"])
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_read_whole_states(tmp_path, tags_by, seed):
+    low, high = (0, 0, 0), [4, 16, 16]
+    writer = xa.from_array(truth(low, high), tmp_path / "a", (3, 5, 7), checksum=seed == 1)
+    ended = Event()
+
+    def write():
+        rng = np.random.default_rng(seed)
+        with writer:
+            for _ in range(50):
+                axis, by = int(rng.integers(0, 3)), int(rng.integers(1, 4))
+                start = [0, 0, 0]
+                start[axis] = high[axis]
+                high[axis] += by
+                writer.append(truth(start, high), axis=axis)
+                time.sleep(0.004)
+        ended.set()
+
+    def read(a, seed):
+        rng = np.random.default_rng(seed)
+        while not ended.is_set():
+            if rng.random() < 0.4:
+                a.refresh()
+            start = [int(rng.integers(0, n)) for n in a.shape]
+            stop = [
+                min(n, i + int(rng.integers(1, 20))) for i, n in zip(start, a.shape, strict=True)
+            ]
+            np.testing.assert_array_equal(a[tuple(map(slice, start, stop))], truth(start, stop))
+
+    with (
+        served(tmp_path, tags_by=tags_by) as web,
+        xa.open(web.url("a")) as a,
+        ThreadPoolExecutor(5) as pool,
+    ):
+        jobs = [pool.submit(write), *(pool.submit(read, a, n) for n in range(4))]
+        for job in jobs:
+            job.result()
+        a.refresh()
+        np.testing.assert_array_equal(a[...], truth(low, high))
+
+
+# -- pickles --------------------------------------------------------------------------------------
+
+
+def test_a_pickle_shows_no_older_state_than_its_sender_had(tmp_path, monkeypatch):
+    """The receiver asks a proxy that has kept an older state, for a while or for ever."""
+    with xa.create(tmp_path / "a", (0, 30, 20), chunks=CHUNKS) as writer, served(tmp_path) as web:
+        web.tag = lambda name: f'"{len(web.objects[name])}"'
+        writer.append(X[:4])
+        old = {f"a{s}": (tmp_path / f"a{s}").read_bytes() for s in (".xmd", ".xta")}
+        with xa.open(web.url("a")) as a:
+            writer.append(X[4:10])
+            pickled_before = pickle.dumps(a)
+            assert a.refresh()
+            pickled = pickle.dumps(a)
+            writer.append(X[10:12])
+            with pickle.loads(pickled) as b:
+                np.testing.assert_array_equal(b[...], X[:12])
+            now, web.objects = web.objects, old
+            monkeypatch.setattr(limits, "visibility_patience", 0.0)
+            with pytest.raises(NotVisibleError, match="newer state"):
+                pickle.loads(pickled)
+            with pickle.loads(pickled_before) as b:
+                np.testing.assert_array_equal(b[...], X[:4])
+            monkeypatch.setattr(limits, "visibility_patience", 60.0)
+            monkeypatch.setattr(limits, "remote_pause", 0.01)
+            threading.Timer(0.05, setattr, (web, "objects", now)).start()
+            with pickle.loads(pickled) as b:
+                np.testing.assert_array_equal(b[...], X[:12])
+
+
+@pytest.mark.slow
+def test_another_process_sees_what_its_sender_had(tmp_path):
+    program = """
+import pickle, sys, numpy as np
+from extarray.common.limits import limits
+limits.visibility_patience = 0.5
+try:
+    a = pickle.load(sys.stdin.buffer)
+except TimeoutError as error:
+    assert type(error).__name__ == "NotVisibleError", error
+    print("late")
+else:
+    print(len(a), a[...].sum())
+"""
+    with (
+        xa.create(tmp_path / "a", (0, 3), "i4", chunks=(64, 3)) as writer,
+        served(tmp_path, tag=lambda name: f'"{len(web.objects[name])}"') as web,
+    ):
+        writer.append([[1, 1, 1]])
+        old = {f"a{s}": (tmp_path / f"a{s}").read_bytes() for s in (".xmd", ".xta")}
+        writer.append([[2, 2, 2]])
+        with xa.open(web.url("a")) as a:
+            pickled = pickle.dumps(a)
+        writer.append([[3, 3, 3]])
+        for objects, said in ((web.objects, "3 18"), (old, "late")):
+            web.objects = objects
+            done = subprocess.run(
+                [sys.executable, "-c", program],
+                input=pickled,
+                stdout=subprocess.PIPE,
+                check=True,
+                timeout=60,
+            )
+            assert done.stdout.decode().strip() == said
 
 
 # -- several arrays --------------------------------------------------------------------------------

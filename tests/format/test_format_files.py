@@ -131,6 +131,24 @@ def test_an_array_in_another_order_is_what_it_was(archive, order, tmp_path):
         same(a[...], np.concatenate([example.values, example.values[:1]]))
 
 
+@pytest.mark.parametrize("codec", format_files.CODECS)
+@pytest.mark.parametrize("archive", sorted(DATA.glob("codecs-*.zip")), ids=lambda path: path.stem)
+def test_a_compressed_array_is_what_it_was(archive, codec, tmp_path):
+    with zipfile.ZipFile(archive) as found:
+        path = found.extract(f"{codec.replace(':', '-')}.xap", tmp_path)
+    for engine in ("mmap", "pread"):
+        with xa.open(path, engine=engine) as a:
+            same(a[...], format_files.COMPRESSED)
+            assert a.info()["compression"] == codec
+    if "bit" not in codec:  # the reader goes bit by bit
+        same(blob_reader.read_packed(Path(path).read_bytes())[0], format_files.COMPRESSED)
+    assert whole(path, data=True)
+    xa.unpack(path, tmp_path / "b")
+    with xa.open(tmp_path / "b", "r+") as a:
+        a.append(format_files.COMPRESSED[:1])
+        same(a[:600], format_files.COMPRESSED)
+
+
 def test_an_array_whose_writer_died(stored, tmp_path):
     for suffix in (".xmd", ".xta"):
         shutil.copyfile(stored / f"unsealed{suffix}", tmp_path / f"a{suffix}")
@@ -146,6 +164,8 @@ def test_what_was_released_is_left_alone(capsys):
     assert ARCHIVES[-1].stem == f"format-{VERSION[0]}.{VERSION[1]}"
     archives = [*ARCHIVES, *sorted(DATA.glob("blobs-*.zip"))]
     assert archives[-1].stem == f"blobs-{BLOBS_VERSION[0]}.{BLOBS_VERSION[1]}"
+    archives += sorted(DATA.glob("codecs-*.zip"))
+    assert archives[-1].stem == f"codecs-{BLOBS_VERSION[0]}.{BLOBS_VERSION[1]}"
     before = [p.read_bytes() for p in archives]
     assert "never change" in format_files.main()
     assert [p.read_bytes() for p in archives] == before

@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from served import needs_obstore, served
 
 import extarray as xa
 
@@ -124,6 +125,68 @@ def test_a_group_is_read_from_a_server(server, tmp_path, packed):
     np.testing.assert_array_equal(by_zarr(refs, name="south"), [[3, 3, 3, 3, 0, 0]] * 4)
 
 
+# -- references made where the files are not -------------------------------------------------------
+
+
+@needs_obstore
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("name", ["a b.xap", "h.xap", "g.xap/north/wind", "live", "g/north/wind"])
+def test_references_name_the_url_that_was_opened(tmp_path, name, zarr_format):
+    with scene(tmp_path / "live") as a, xa.open_group(tmp_path / "g", "w") as g:
+        xa.pack(a, tmp_path / "a b.xap")
+        xa.pack(a, tmp_path / "h.xap", order="hilbert")
+        g["north/wind"] = a
+        xa.pack(g, tmp_path / "g.xap")
+    with served(tmp_path) as web:
+        file = web.url(name.partition("/north")[0] if ".xap" in name else f"{name}.xta")
+        file = file.replace(" ", "%20")
+        with xa.open(web.url(name)) as a:
+            refs = a.to_kerchunk(zarr_format=zarr_format)
+            other = a.to_kerchunk(url="s3://bucket/other")
+        assert {ref[0] for ref in refs["refs"].values() if isinstance(ref, list)} == {file}
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), X)
+    renamed = {ref[0] for ref in other["refs"].values() if isinstance(ref, list)}
+    assert renamed == {f"s3://bucket/other{'' if '.xap' in name else '.xta'}"}
+
+
+@needs_obstore
+@pytest.mark.parametrize("name", ["g", "g.xap"])
+def test_references_to_a_group_that_was_opened_at_a_url(tmp_path, name):
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["north/wind"] = X
+        g["south"] = X[:3]
+        xa.pack(g, tmp_path / "g.xap", order="hilbert")
+    xa.index_group(tmp_path / "g")
+    with served(tmp_path) as web, xa.open_group(web.url(name)) as g:
+        for refs in (g.to_kerchunk(), g.to_kerchunk(url=web.url(name))):
+            np.testing.assert_array_equal(by_zarr(refs, name="north/wind"), X)
+            np.testing.assert_array_equal(by_zarr(refs, name="south"), X[:3])
+
+
+@needs_obstore
+def test_references_have_no_secrets(tmp_path):
+    with scene(tmp_path / "a") as a:
+        xa.pack(a, tmp_path / "a.xap")
+    with served(tmp_path) as web:
+        signed = web.url("a.xap") + "?X-Amz-Signature=hidden"
+        with xa.open(signed) as a:
+            with pytest.raises(xa.ArgumentError, match="url=") as error:
+                a.to_kerchunk()
+            assert "hidden" not in str(error.value)
+            refs = a.to_kerchunk(url=signed)
+        np.testing.assert_array_equal(by_zarr(refs), X)
+        with xa.open(web.url("a").replace("http://", "http://me:hidden@")) as a:
+            refs = a.to_kerchunk()
+        assert "hidden" not in json.dumps(refs)
+        np.testing.assert_array_equal(by_zarr(refs), X)
+    memory = pytest.importorskip("obstore.store").MemoryStore()
+    memory.put("a.xap", (tmp_path / "a.xap").read_bytes())
+    with xa.open((memory, "a.xap")) as a:
+        with pytest.raises(xa.ArgumentError, match="url="):
+            a.to_kerchunk()
+        assert a.to_kerchunk(url="s3://b/a.xap")["refs"]["0.0"][0] == "s3://b/a.xap"
+
+
 def test_xarray_reads_a_group_from_a_server(server, tmp_path):
     xr = pytest.importorskip("xarray")
     url, _ = server
@@ -164,6 +227,52 @@ def test_chunks_that_a_packed_file_leaves_out_are_read(server, tmp_path, zarr_fo
                 pytest.raises(xa.ArgumentError, match="zarr_format=3"),
             ):
                 a.to_kerchunk()
+
+
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("codec", ["zstd", "zstd:9:shuffle", "zlib", "zlib:shuffle"])
+def test_zarr_decodes_compressed_chunks(server, tmp_path, codec, zarr_format):
+    url, asked = server
+    x = np.add.outer(np.arange(60) // 3, np.arange(90) // 7).astype("f4")
+    x[:20, :30], x[20:40, :30] = 7, 0
+    with xa.from_array(x, tmp_path / "a", chunks=(20, 30), dims=["y", "x"]) as a:
+        xa.pack(a, tmp_path / "a.xap", order="hilbert", compression=codec)
+    with xa.open(tmp_path / "a.xap") as a:
+        refs = a.to_kerchunk(zarr_format=zarr_format, url=f"{url}/a.xap")
+    np.testing.assert_array_equal(by_zarr(refs, zarr_format), x)
+    assert len(asked) == 7  # the others, of one value, are in the references
+    assert all(n < 1200 for _, n in asked)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_zarr_decodes_parts_of_chunks_as_one_stream(server, tmp_path, zarr_format):
+    x = np.add.outer(np.arange(800) // 3, np.arange(900) // 7).astype("f4")
+    with xa.from_array(x, tmp_path / "a", chunks=(800, 450)) as a:
+        xa.pack(a, tmp_path / "a.xap", compression="zstd")
+        xa.pack(a, tmp_path / "b.xap", compression="zstd:shuffle")
+    with xa.open(tmp_path / "a.xap") as a:
+        refs = a.to_kerchunk(zarr_format=zarr_format, url=f"{server[0]}/a.xap")
+    np.testing.assert_array_equal(by_zarr(refs, zarr_format), x)
+    with (
+        xa.open(tmp_path / "b.xap") as a,
+        pytest.raises(xa.ArgumentError, match="filter 'shuffle' for chunks below 512 KiB"),
+    ):
+        a.to_kerchunk()
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd:bitshuffle", "zstd"])
+def test_what_zarr_does_not_decode_is_refused(tmp_path, codec):
+    x = np.add.outer(np.arange(60) // 3, np.arange(90) // 7).astype("i4")
+    if codec == "zstd":  # one chunk stays raw
+        x[:20, :30] = np.random.default_rng(0).integers(-(2**31), 2**31, (20, 30))
+    with xa.from_array(x, tmp_path / "a", chunks=(20, 30)) as a:
+        xa.pack(a, tmp_path / "a.xap", compression=codec)
+    with (
+        xa.open(tmp_path / "a.xap") as a,
+        pytest.raises(xa.ArgumentError, match="pack the array without compression"),
+    ):
+        a.to_kerchunk()
 
 
 def test_a_url_is_text(tmp_path):

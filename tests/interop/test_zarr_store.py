@@ -66,6 +66,15 @@ def test_files_of_both_engines(tmp_path, engine):
         np.testing.assert_array_equal(read(a), np.arange(35.0).reshape(7, 5))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_compressed_chunks_are_decoded(tmp_path, order):
+    filled(tmp_path / "a", shape=(70, 50), chunks=(30, 20), order=order).close()
+    with xa.open(tmp_path / "a") as a:
+        xa.pack(a, tmp_path / "a.xap", compression="zstd:bitshuffle")
+    with xa.open(tmp_path / "a.xap") as a:
+        np.testing.assert_array_equal(read(a), np.arange(3500.0).reshape(70, 50))
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (4, 0, 3), (1, 1, 1), (5, 6, 7)], ids=str)
 def test_shapes(shape):
     x = np.arange(float(np.prod(shape))).reshape(shape)

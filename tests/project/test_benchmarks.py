@@ -20,6 +20,7 @@ sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 from benchmarks import (
     accesses,
     acquisition,
+    codecs,
     cold,
     cube,
     formats,
@@ -54,6 +55,13 @@ pytestmark = pytest.mark.slow
 ROOT = Path(suites.__file__).parents[2]
 COMPARE = Path(suites.__file__).parents[1] / "compare.py"
 QUICK = SCALES["quick"]
+
+
+def test_codecs_are_compared(capsys, monkeypatch):
+    monkeypatch.setattr(codecs, "TOTAL", 1 << 16)
+    codecs.main(["--size", "4096", "--rounds", "1"])
+    told = capsys.readouterr().out
+    assert "| lz4 | " in told and "| zlib, level 1 | " in told and "| bit_unshuffle | " in told
 
 
 def test_compare_runs_all_cases(tmp_path):

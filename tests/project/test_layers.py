@@ -28,6 +28,7 @@ FLOORS = [
     ["fetched"],
     ["storage", "streaming"],
     ["_core", "format", "grid", "remote"],
+    ["codecs"],
     ["common"],
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

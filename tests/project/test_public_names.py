@@ -61,7 +61,7 @@ FUNCTIONS = {
     "commit": "arrays",
     "refresh": "arrays",
     "open_group": "path mode timeout engine durability",
-    "pack": "source path overwrite progress",
+    "pack": "source path order compression overwrite progress",
     "unpack": "file path overwrite progress",
     "rechunk": "src path chunks axes order dtype max_memory workers in_place resume progress",
     "rechunk_plan": "src chunks source_chunks axes dtype max_memory",

@@ -7,11 +7,15 @@ import io
 import logging
 import multiprocessing
 import multiprocessing.reduction
+import os
 import pickle
 import sys
 import traceback
+import urllib.parse
 
 import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
 from web_server import WebServer
 
 import extarray.errors as errors
@@ -422,3 +426,33 @@ def test_a_bucket_of_another_provider_is_named_in_the_environment(web, monkeypat
             patch.setenv(name, web.url().rstrip("/"))
             found, tail = RemoteObject.read_tail(Location.of("s3://bucket/x", {"anon": True}), 10)
             assert (found.size, tail) == (1000, b"y" * 10)
+
+
+# -- paths of web servers --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@given(st.text(st.characters(codec="utf-8", exclude_characters="/"), min_size=1, max_size=6))
+@example("a b")
+@example("ä~%20")
+@example("!$&'()*+,:;=@[]^|?#")
+@example('日\u00a0\\`{}<>"')
+def test_paths_arrive_as_they_are(name):
+    assume(name.isprintable() and name not in {".", ".."})
+    with WebServer({f"x/{name}.y": b"0123456789"}) as web:
+        place = Location.of(web.url("x")).child(name).suffixed(".y")
+        found, tail = RemoteObject.read_tail(place, 4)
+        assert (found.size, tail) == (10, b"6789")
+        assert web.requests[0].path == f"/x/{urllib.parse.quote(name)}.y"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_many_objects_share_connections():
+    names = [f"a {n}" for n in range(60)] + [f"a+{n}" for n in range(60)]
+    with WebServer(dict.fromkeys(names, b"0123456789")) as web:
+        folder = Location.of(web.url())
+        before = len(os.listdir("/proc/self/fd"))
+        for name in names:
+            RemoteObject.read_tail(folder.child(name), 4)
+        # The server of the test is in this process, too: two descriptors a connection.
+        assert len(os.listdir("/proc/self/fd")) - before < 60

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import struct
+import zlib
+from itertools import pairwise
 from math import prod
 
 import format_reader
+import lz4.block
+import zstandard
 from format_reader import crc32c, cut, need
 
-__all__ = ["entries_of", "parse_block", "read_blobs", "read_packed"]
+__all__ = ["chunk_of_payload", "entries_of", "parse_block", "read_blobs", "read_packed"]
 
 
 def parse_header(data):
@@ -59,21 +63,79 @@ def entries_of(extents, blobs):
     return table, struct.unpack(f"<{len(table) // 8}Q", table)
 
 
-def blob_of(blobs, entry, address, uuid, chunk_bytes, codecs):
-    """Return the payload that an entry leads to."""
+def bytes_of_frame(codec, frame, n):
+    """Return the n bytes of one frame."""
+    try:
+        if codec == 2:
+            decoder = zstandard.ZstdDecompressor(max_window_size=max(1 << 23, n)).decompressobj()
+            data = decoder.decompress(frame)
+            need(decoder.eof and not decoder.unused_data, "a frame that does not end there")
+        elif codec == 3:
+            data = lz4.block.decompress(frame, uncompressed_size=n)
+        else:
+            decoder = zlib.decompressobj()
+            data = decoder.decompress(frame, n + 1)
+            need(decoder.eof and not decoder.unused_data, "a frame that does not end there")
+    except (zstandard.ZstdError, lz4.block.LZ4BlockError, zlib.error) as error:
+        raise ValueError(f"a frame does not decode: {error}") from None
+    need(len(data) == n, "a frame of other bytes")
+    return data
+
+
+def unfiltered(number, data, size):
+    """Undo a filter, byte by byte and bit by bit."""
+    n = len(data) // size
+    out = bytearray(data)
+    if number == 1:
+        for j in range(size):
+            out[j::size] = data[j * n : (j + 1) * n]
+    elif number == 2:
+        m = n // 8 * 8
+        for i in range(m):
+            for j in range(size):
+                bits = [data[(8 * j + k) * m // 8 + i // 8] >> i % 8 & 1 for k in range(8)]
+                out[i * size + j] = sum(bit << k for k, bit in enumerate(bits))
+    return bytes(out)
+
+
+def chunk_of_payload(codec, number, parts, payload, chunk_bytes, size):
+    """Return the bytes of a chunk from its payload; `size` are those of an element."""
+    if codec in (0, 1):
+        need(number == parts == 0, "a filter or parts")
+        need(len(payload) == (chunk_bytes, size)[codec], "a payload of another length")
+        return payload * (chunk_bytes // len(payload))
+    need(codec in (2, 3, 5), f"codec {codec} is not known")
+    need(number in (0, 1, 2), f"filter {number} is not known")
+    elements = chunk_bytes // size
+    p = max(1, parts)
+    need(p <= elements and 4 * parts <= len(payload), "too many parts")
+    step = -(-elements // p) * size
+    need((p - 1) * step < chunk_bytes, "too many parts")
+    ends = struct.unpack_from(f"<{parts}I", payload) if parts else [len(payload)]
+    need(ends[-1] == len(payload), "the last part ends elsewhere")
+    found = b""
+    for first, last in pairwise([4 * parts, *ends]):
+        need(first <= last, "a part ends before it begins")
+        n = min(step, chunk_bytes - len(found))
+        found += unfiltered(number, bytes_of_frame(codec, payload[first:last], n), size)
+    return found
+
+
+def chunk_of(blobs, entry, address, uuid, chunk_bytes, codecs, size):
+    """Return the bytes of the chunk that an entry leads to."""
     offset, room = 64 * (entry >> 24), 64 * (entry & 0xFFFFFF)
-    need(offset >= 64 and room > 0 and offset + room <= len(blobs), "an entry that leads out")
+    most = -(-(32 + chunk_bytes) // 64) * 64
+    need(offset >= 64 and 0 < room <= most, "an entry that is not possible")
+    need(offset + room <= len(blobs), "an entry that leads out")
     if codecs == 0:
-        need(room == -(-(32 + chunk_bytes) // 64) * 64, "an entry of another length")
-    need(room >= 32, "no room for a head")
+        need(room == most, "an entry of another length")
     head = blobs[offset : offset + 32]
     checksum, n, own, _number, codec, rest, parts = struct.unpack("<IIQQHHI", head)
     need(own == address and 32 + n <= room, f"not the blob of chunk {address}")
     blob = blobs[offset : offset + 32 + n]
     need(crc32c(uuid + blob[4:]) == checksum, f"the blob of chunk {address} is damaged")
-    need(codec == rest & 0xFF == parts == 0, f"codec {codec} is not known")
-    need(n == chunk_bytes, "a payload of another length")
-    return blob[32:]
+    need(codecs in (codec, 65535), "another codec than that of all blobs")
+    return chunk_of_payload(codec, rest & 0xFF, parts, blob[32:], chunk_bytes, size)
 
 
 def read_blobs(data, blobs):
@@ -90,7 +152,9 @@ def read_blobs(data, blobs):
     need(crc32c(table) == checksum, "the table is damaged")
     fill = header.fill.tobytes() * (header.chunk_bytes // header.fill.nbytes)
     chunks = [
-        fill if entry == 1 else blob_of(blobs, entry, q, uuid, header.chunk_bytes, codecs)
+        fill
+        if entry == 1
+        else chunk_of(blobs, entry, q, uuid, header.chunk_bytes, codecs, header.fill.nbytes)
         for q, entry in enumerate(entries)
     ]
     return format_reader.elements_of(header, state, b"".join(chunks))

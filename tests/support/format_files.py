@@ -3,9 +3,10 @@
   python tests/support/format_files.py
 
 makes ``data/format-MAJOR.MINOR.zip`` for the version that the package writes, once, and
-``data/blobs-MAJOR.MINOR.zip`` for that of packed arrays with chunks in another order.  Files of a
-released version never change, so an existing archive is left alone.  The content of arrays is
-stated here in NumPy's terms alone.  Add entries when the format learns something new; remove none.
+``data/blobs-MAJOR.MINOR.zip`` for that of packed arrays with chunks in another order, and
+``data/codecs-MAJOR.MINOR.zip`` for compressed ones.  Files of a released version never change, so
+an existing archive is left alone.  The content of arrays is stated here in NumPy's terms alone.
+Add entries when the format learns something new; remove none.
 """
 
 from __future__ import annotations
@@ -101,6 +102,12 @@ GROUP = {
 }
 #: Orders in which the grown array is packed in format 3.
 BLOBS = ("hilbert", "morton", "x")
+#: Codecs by which an array with chunks of several parts is packed in format 3.
+CODECS = ("zstd:shuffle", "zstd:bitshuffle", "lz4", "zlib:shuffle", "zstd")
+#: Content that compresses: chunks of (300, 500) of smooth values, one value, and the fill value.
+COMPRESSED = np.add.outer(np.arange(600) // 30, np.arange(1000) // 70).astype("<f4")
+COMPRESSED[:300, 500:] = 7
+COMPRESSED[300:, :500] = -1
 #: Content left by a killed writer: the state is not sealed, and `.xta` may be longer.
 UNSEALED = np.arange(10, dtype="<i4").reshape(5, 2)
 
@@ -142,6 +149,16 @@ def make_blobs(folder: Path) -> None:
         (folder / f"grown{suffix}").unlink()
 
 
+def make_codecs(folder: Path) -> None:
+    with xa.create(folder / "a", (600, 500), "<f4", chunks=(300, 500), fill_value=-1) as a:
+        a.extend(1, 500)
+        a[...] = COMPRESSED
+        for codec in CODECS:
+            xa.pack(a, folder / f"{codec.replace(':', '-')}.xap", compression=codec)
+    for suffix in (".xmd", ".xta"):
+        (folder / f"a{suffix}").unlink()
+
+
 def _archive(archive: Path, make: Callable[[Path], None]) -> str | None:
     """Make an archive of files, unless it is there; then say so."""
     if archive.exists():
@@ -159,8 +176,10 @@ def _archive(archive: Path, make: Callable[[Path], None]) -> str | None:
 
 def main() -> str | None:
     """Make the archives of the versions that the package writes."""
-    blobs = _archive(DATA / f"blobs-{BLOBS_VERSION[0]}.{BLOBS_VERSION[1]}.zip", make_blobs)
-    return _archive(DATA / f"format-{VERSION[0]}.{VERSION[1]}.zip", make) or blobs
+    version = f"{BLOBS_VERSION[0]}.{BLOBS_VERSION[1]}"
+    blobs = _archive(DATA / f"blobs-{version}.zip", make_blobs)
+    codecs = _archive(DATA / f"codecs-{version}.zip", make_codecs)
+    return _archive(DATA / f"format-{VERSION[0]}.{VERSION[1]}.zip", make) or blobs or codecs
 
 
 if __name__ == "__main__":

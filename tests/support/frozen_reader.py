@@ -59,7 +59,7 @@ def payload_of(log, word, address, uuid):
 
 
 def read(path, decode):
-    """Return elements and attributes of a closed array; `decode` takes a codec and a payload."""
+    """Return elements and attributes of a closed array; `decode` takes codec, payload and size."""
     data, principal, log = (Path(f"{path}{s}").read_bytes() for s in (".xmd", ".xta", ".xtz"))
     header = parse_header(data)
     uuid, durable_size, given, extents = parse_block(data, header)
@@ -85,7 +85,7 @@ def read(path, decode):
             need(found is not None, f"the blob of chunk {q} is damaged")
             payload, codec, filter_id, parts = found
             need(filter_id == parts == 0, "a filter")
-            chunks.append(decode(codec, payload))
+            chunks.append(decode(codec, payload, size))
             need(len(chunks[-1]) == size, "a payload of another length")
     return format_reader.elements_of(header, state, b"".join(chunks))
 

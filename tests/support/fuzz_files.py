@@ -37,6 +37,7 @@ from dice import Dice
 
 import extarray as xa
 from extarray.array import creation
+from extarray.maintenance import blob_packing
 
 __all__ = ["FORMATS", "Children", "attack", "limit", "seeds"]
 
@@ -186,7 +187,10 @@ def zarr(folder: Path) -> None:
 
 def packed(folder: Path) -> None:
     numbers = (n.to_bytes(16, "big") for n in itertools.count(1))
-    with mock.patch.object(creation, "new_uuid", side_effect=numbers):  # for reproducible bytes
+    with (  # for reproducible bytes
+        mock.patch.object(creation, "new_uuid", side_effect=numbers),
+        mock.patch.object(blob_packing, "new_uuid", side_effect=numbers),
+    ):
         pack(folder)
 
 
@@ -196,6 +200,8 @@ def pack(folder: Path) -> None:
     ) as a:
         a[...] = X[:3, :4]
         xa.pack(a, folder / "one.xap")
+    with xa.from_array(np.repeat(X, 40, axis=0), folder / "b", chunks=(60, 5)) as a:
+        xa.pack(a, folder / "codec.xap", compression="zlib:shuffle", order="hilbert")
     with xa.open_group(folder / "g", "w") as g:
         g["x"] = X
         g["in/y"] = np.arange(3)
@@ -203,8 +209,8 @@ def pack(folder: Path) -> None:
         g.attrs["title"] = "a title"
         xa.pack(g, folder / "group.xap")
     shutil.rmtree(folder / "g")
-    for suffix in (".xmd", ".xta"):
-        (folder / f"a{suffix}").unlink()
+    for name in ("a.xmd", "a.xta", "b.xmd", "b.xta"):
+        (folder / name).unlink()
 
 
 # -- use of files --------------------------------------------------------------------------------

@@ -179,13 +179,12 @@ def removed(folder: Path) -> int:
 
 
 def make_frozen(path: Path, values: np.ndarray) -> None:
-    with frozen_chunks.freezing(), frozen_chunks.by_zlib():
+    with frozen_chunks.freezing():
         frozen_chunks.make(path, values)
 
 
 def frozen(path: Path) -> np.ndarray | None:
-    with frozen_chunks.by_zlib():
-        return frozen_chunks.opened(path)
+    return frozen_chunks.opened(path)
 
 
 def before_frozen_move(folder: Path) -> None:
@@ -235,7 +234,7 @@ def frozen_replaced(folder: Path) -> int:
 
 
 def add_axis(folder: Path) -> None:
-    with frozen_chunks.by_zlib(), xa.open(folder / "a", "r+") as array:
+    with xa.open(folder / "a", "r+") as array:
         if array.ndim == OLD.ndim:
             array.add_axis()
 

@@ -60,6 +60,8 @@ class WebServer:
     has_suffix: bool = True
     has_tags: bool = True
     has_dates: bool = False
+    may_list: bool = True  # of a bucket: otherwise it denies that an object is missing
+    date: str = "Thu, 26 Nov 2026 22:00:00 GMT"
     requests: list[Request] = field(default_factory=list)
     faults: deque[Fault] = field(default_factory=deque)
     most_at_once: int = 0
@@ -193,14 +195,14 @@ class _Handler(BaseHTTPRequestHandler):
         web, headers = self.web, self.request_now.headers
         name = self.name()
         if name not in web.objects:
-            self.reply(404, b"no such object")
+            self.reply(404 if web.may_list else 403, b"no such object")
             return
         data, tag = web.objects[name], web.tag(name)
         given = {"Accept-Ranges": "bytes"}
         if web.has_tags:
             given["ETag"] = tag
         if web.has_dates:
-            given["Last-Modified"] = "Thu, 26 Nov 2026 22:00:00 GMT"
+            given["Last-Modified"] = web.date
         given |= changes.get("headers", {})
         wanted = headers.get("if-match")
         if wanted is not None and wanted not in {"*", tag}:

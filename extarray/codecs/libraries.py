@@ -1,0 +1,159 @@
+"""The libraries that compress bytes: zstd, LZ4, zlib, and those that other packages register.
+
+Each is imported when it is first used.  `compress` gives one frame; `decompress` gives the bytes of
+one frame, of known number, and takes no more memory than that number asks for, whatever the frame
+says.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from extarray.codecs.codec import ENTRY_POINTS, Codec, CodecId, registered
+from extarray.common.errors import CorruptError, VersionError
+from extarray.common.extras import missing, require
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer
+    from types import ModuleType
+
+__all__ = ["compress", "compress_named", "decompress", "decompress_named"]
+
+_PURPOSE = "a compressed array"
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+_ZSTD_LEVEL = 3
+_ZLIB_LEVEL = 4
+# Frames may ask for a window of 8 MiB, which RFC 8878 recommends, or of all of their bytes.
+_WINDOW_LOG = 23
+
+
+@cache
+def _zstd() -> ModuleType:
+    try:
+        return require(_ZSTD, "compression", _PURPOSE)
+    except ModuleNotFoundError:  # there are other packages below `backports`
+        raise missing(_ZSTD, "compression", _PURPOSE) from None
+
+
+@cache
+def _lz4() -> ModuleType:
+    return require("lz4.block", "compression", _PURPOSE)
+
+
+def compress(codec: Codec, data: Buffer) -> bytes:
+    """Return bytes as one frame of a codec."""
+    level = codec.level
+    match codec.id:
+        case CodecId.ZSTD:
+            found: bytes = _zstd().compress(data, _ZSTD_LEVEL if level is None else level)
+        case CodecId.LZ4:
+            how = {} if level is None else {"mode": "high_compression", "compression": level}
+            found = _lz4().compress(data, store_size=False, **how)
+        case _:
+            found = zlib.compress(data, _ZLIB_LEVEL if level is None else level)
+    return found
+
+
+def decompress(codec: int, frame: memoryview, size: int) -> bytes:
+    """Return the `size` bytes of a frame.
+
+    Raises
+    ------
+    CorruptError
+        The frame is damaged, or has another number of bytes.
+    VersionError
+        There is no such codec.
+    MissingExtraError
+        Its library is not installed.
+    """
+    match codec:
+        case CodecId.ZSTD:
+            return _decompress_zstd(frame, size)
+        case CodecId.LZ4:
+            return _decompress_lz4(frame, size)
+        case CodecId.ZLIB:
+            return _decompress_zlib(frame, size)
+    raise VersionError(
+        f"codec {codec} is none that this version of extarray knows; install a newer version"
+    )
+
+
+def _decompress_zstd(frame: memoryview, size: int) -> bytes:
+    zstd = _zstd()
+    window = max(_WINDOW_LOG, (size - 1).bit_length())
+    decoder = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: window})
+    try:
+        return _all_of(decoder, frame, size)
+    except zstd.ZstdError as error:
+        raise CorruptError(f"a frame of zstd is damaged: {error}") from None
+
+
+def _decompress_zlib(frame: memoryview, size: int) -> bytes:
+    try:
+        return _all_of(zlib.decompressobj(), frame, size)
+    except zlib.error as error:
+        raise CorruptError(f"a frame of zlib is damaged: {error}") from None
+
+
+def _all_of(decoder: Any, frame: memoryview, size: int) -> bytes:
+    """Return all bytes that a decoder gives, if their number is right and the frame ends there."""
+    data: bytes = decoder.decompress(frame, size + 1)  # one more shows whether there are more
+    if len(data) != size or not decoder.eof or decoder.unused_data:
+        raise _wrong(size)
+    return data
+
+
+def _decompress_lz4(frame: memoryview, size: int) -> bytes:
+    lz4 = _lz4()
+    try:
+        data: bytes = lz4.decompress(frame, uncompressed_size=size)
+    except (lz4.LZ4BlockError, ValueError, OverflowError) as error:
+        raise CorruptError(f"an LZ4 block is damaged: {error}") from None
+    if len(data) != size:
+        raise _wrong(size)
+    return data
+
+
+def _wrong(size: int) -> CorruptError:
+    return CorruptError(f"a frame does not hold the {size} bytes that belong there")
+
+
+# -- codecs of other packages ----------------------------------------------------------------------
+
+
+@cache
+def _named(name: str) -> Any:
+    """Return the object that a package registers as a codec; None: there is none."""
+    point = registered().get(name)
+    return None if point is None else point.load()
+
+
+def compress_named(codec: Codec, data: Buffer, itemsize: int) -> bytes:
+    """Return the payload of a codec of another package: its name, then its bytes."""
+    name = codec.name.encode("ascii")
+    found = _named(codec.name).encode(memoryview(data), itemsize, codec.level)
+    return bytes([len(name)]) + name + bytes(found)
+
+
+def decompress_named(payload: memoryview, size: int, itemsize: int) -> bytes:
+    """Return the `size` bytes of such a payload."""
+    n = payload[0] if len(payload) else 0
+    name = bytes(payload[1 : 1 + n]).decode("ascii", "replace")
+    if not n or len(payload) < 1 + n:
+        raise CorruptError("the payload of a named codec does not begin with a name")
+    codec = _named(name)
+    if codec is None:
+        raise VersionError(
+            f"chunks are encoded by the codec {name!r}, which no installed package registers as an "
+            f"entry point of {ENTRY_POINTS!r}"
+        )
+    try:
+        data = memoryview(codec.decode(payload[1 + n :], size, itemsize)).cast("B")
+    except Exception as error:  # whatever the package raises
+        raise CorruptError(f"the codec {name!r} does not decode a payload: {error}") from error
+    if len(data) != size:
+        raise _wrong(size)
+    return bytes(data)
