@@ -55,7 +55,7 @@ def test_a_reader_written_from_the_page_reads_what_is_frozen(path, order, fill):
     found, attrs = frozen_reader.read(path, decode)
     assert np.array_equal(found, expected)
     assert attrs == {"n": 1}
-    assert frozen_reader.number_of_freezes(path) == number > 0
+    assert frozen_reader.number_of_freezes(path) >= number > 0
     with xa.open(path, "r+") as a:
         table(a).thaw(all_addresses(a))
         assert np.array_equal(a[...], expected)
