@@ -129,6 +129,7 @@ class FrozenTable:
         self._block = block
         self.forget: Callable[[NDArray[np.int64]], object] | None = None
         self.renewals = 0
+        self._next: FrozenTable | None = None  # the table of this writer's later metadata
         self.thawed: set[int] = set()
         self.extents: list[memoryview] = []
         self._words: list[NDArray[np.uint64]] = []
@@ -395,6 +396,8 @@ class FrozenTable:
                 self._unpunched.update(addresses[words != RAW].tolist())
             self._store(addresses, words, 0)
             self._unpunched.difference_update(addresses[words == RAW].tolist())
+            if self._next is not None:
+                self._next.store_live(addresses, words, is_hole)
 
     @property
     def is_settled(self) -> bool:
@@ -768,6 +771,11 @@ class FrozenTable:
             new._dirty, new._unpunched = set(self._dirty), set(self._unpunched)
             new._synced, new._synced_end = dict(self._synced), self._synced_end
             new._settled = set(self._settled)
+            new.thawed, new.renewals = self.thawed, self.renewals
+            # Other threads may have thawed chunks since the words were copied, and still do.
+            addresses = np.array(sorted(self._dirty), np.int64)
+            new._store(addresses, self.entries(addresses), 0)
+            self._next = new
         return new
 
     def for_reader(self) -> FrozenTable:

@@ -28,7 +28,7 @@ from injected import at_every_place, interrupted, needs_no_tracing
 import extarray as xa
 from extarray.common.limits import limits
 from extarray.format.frozen import decode_frozen_block, encode_frozen_block
-from extarray.storage import commits, filesystem, frozen, names, space
+from extarray.storage import commits, filesystem, frozen, names, new_axis, space
 from extarray.storage.filesystem import File
 
 VALUES = np.arange(1, 121, dtype="i4").reshape(10, 12)
@@ -305,6 +305,31 @@ def test_a_new_axis_takes_the_table_along(path, engine):
         reader.refresh()
         assert np.array_equal(elements(reader), expected)
     assert np.array_equal(opened(path), expected)
+
+
+@pytest.mark.parametrize("step", ["acquire", "note_holder"])
+def test_a_chunk_thawed_while_an_axis_is_added_stays_raw(path, monkeypatch, step):
+    """Another thread may store to the array meanwhile."""
+    make(path, VALUES)
+    with xa.open(path, "r+") as a:
+        old, real = table(a), getattr(new_axis.lock, step)
+
+        def late(*args, **options):
+            found = real(*args, **options)
+            old.thaw(np.arange(3))
+            return found
+
+        monkeypatch.setattr(new_axis.lock, step, late)
+        a.add_axis()
+        monkeypatch.undo()
+        old.thaw(np.array([3]))
+        assert table(a) is not old
+        every = all_addresses(a)
+        assert every[table(a).entries(every) == 0].tolist() == [0, 1, 2, 3]
+        assert np.array_equal(a[...], VALUES[None])
+        a.flush()
+        assert np.array_equal(table(a).durable(every), table(a).entries(every))
+    assert np.array_equal(opened(path), VALUES[None])
 
 
 def test_larger_chunks_on_a_new_axis(path):
