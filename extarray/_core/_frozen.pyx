@@ -89,7 +89,9 @@ cdef class Frozen:
         Each chunk has two words, the first of which counts here.  The one writer's memory is
         writable.
         """
-        if self.n_extents == MOST_EXTENTS or words.shape[0] != 2 << FIRST_BITS + self.n_extents:
+        if self.n_extents == MOST_EXTENTS or words.shape[0] != (
+            <index_t> 2 << FIRST_BITS + self.n_extents
+        ):
             raise ValueError(f"extent {self.n_extents} does not have {words.shape[0]} words")
         self.kept.append(words)
         self.extent[self.n_extents] = <uint64_t *> &words[0]

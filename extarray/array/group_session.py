@@ -31,7 +31,7 @@ from extarray.common.lazy import LazyImports
 from extarray.format.archive import ATTRS_NAME
 from extarray.format.attrs import attrs_of_group
 from extarray.format.index import INDEX_NAME
-from extarray.format.suffixes import file_names
+from extarray.format.suffixes import all_names
 from extarray.maintenance.group_files import (
     ARRAY,
     GROUP,
@@ -278,7 +278,7 @@ class Session:
         root = os.fspath(self.place.root)
         new = [name for name, kind in InFolder(Path(fresh)).entries("") if kind == ARRAY]
         old = {name: self.hold(name) for name in gone}
-        files = {file for name in old for file in file_names(name)}
+        files = {file for name in old for file in all_names(name)}
         files.update(os.listdir(fresh))
         if not in_place:
             try:

@@ -15,6 +15,7 @@ __all__ = [
     "METADATA",
     "PACKED",
     "PAIR",
+    "all_names",
     "blobs_name",
     "file_names",
     "is_of_pair",
@@ -34,6 +35,11 @@ PACKED = ".xap"
 def file_names(path: str | Path) -> tuple[str, str]:
     """Return the names of the metadata and of the data, for a path without suffix."""
     return f"{path}{METADATA}", f"{path}{DATA}"
+
+
+def all_names(path: str | Path) -> tuple[str, str, str]:
+    """Return the names of all files that an array may have, for a path without suffix."""
+    return (*file_names(path), f"{path}{BLOBS}")
 
 
 def blobs_name(metadata: str) -> str:

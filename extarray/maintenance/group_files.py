@@ -20,7 +20,7 @@ from extarray.common.errors import ArgumentError, MissingError
 from extarray.common.system import EXCLUSIVE, NO_FOLLOW, NO_WAIT, exchange, lock_whole, open_folder
 from extarray.format.archive import ATTRS_NAME, check_member_name
 from extarray.format.index import INDEX_NAME
-from extarray.format.suffixes import METADATA, PAIR, file_names, is_of_pair, split_name
+from extarray.format.suffixes import FILES, METADATA, all_names, file_names, is_of_pair, split_name
 from extarray.storage import lock
 from extarray.storage.filesystem import (
     File,
@@ -62,7 +62,7 @@ ARRAY, GROUP = "array", "group"
 
 # The most seconds that threads of a library go on after its call has failed.
 _LONGEST_END = 1.0
-_ENDINGS = (*PAIR, ".new")  # of array files, finished and in the making
+_ENDINGS = (*FILES, ".new")  # of array files, finished and in the making
 # Metadata and chunks of a Zarr store, and their temporary files.
 _OF_ZARR = re.compile(
     r"zarr\.json|\.z(array|attrs|group|metadata)|c?[0-9]*(\.[0-9]+)*|.*\.[0-9a-f]{32}\.partial",
@@ -87,7 +87,7 @@ class InFolder:
     def path(self, key: str) -> Path:
         """Return the path of a member; refuse a link that leads out of the group."""
         path = self.root / key if key else self.root
-        for real in (path, *file_names(path)):
+        for real in (path, *all_names(path)):
             if os.path.realpath(real) != os.fspath(real) and not Path(
                 os.path.realpath(real)
             ).is_relative_to(self.root):

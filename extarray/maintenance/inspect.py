@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from extarray.common.errors import ChecksumError, CorruptError, ExtArrayError
 from extarray.common.progress import Progress
 from extarray.common.system import NO_WAIT
+from extarray.format.blobs import FILE_HEAD_BYTES
+from extarray.format.blocks import BlockKind, entry_offset
 from extarray.format.constants import SEAL_BYTES, SEAL_MAGIC
+from extarray.format.frozen import is_log, log_uuid
 from extarray.grid.chunking import chunks_before, elements_of_chunk, place_of
 from extarray.maintenance.inspect_metadata import (
     DATA,
+    LOG,
     METADATA,
     REPAIR,
     RESTORE,
@@ -30,7 +35,9 @@ from extarray.maintenance.salvage import Salvage, runs_of, salvage
 from extarray.storage import lock
 from extarray.storage.checksums import Comparison
 from extarray.storage.filesystem import File, close_all, fresh_name
+from extarray.storage.frozen import FrozenTable
 from extarray.storage.names import left_overs
+from extarray.storage.pair import header_at
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
@@ -73,12 +80,14 @@ class Survey(MetadataSurvey):
 
     @contextlib.contextmanager
     def opened(self, flags: int = os.O_RDONLY) -> Iterator[None]:
-        """Open whichever of the two files exist, for the length of a block."""
-        pair, files = self.pair, [File(), File()]
+        """Open whichever of the files exist, for the length of a block."""
+        pair, files = self.pair, [File(), File(), File()]
         try:
-            for number, name in enumerate(pair.names):
+            for number, name in enumerate((*pair.names, self.log_name)):
                 names = [name]
-                if number == DATA and not files[METADATA].closed:
+                if number == LOG and not _has_log(files[METADATA]):
+                    break
+                if number != METADATA and not files[METADATA].closed:
                     # Its maker may have stopped before renaming it, or may rename it just now.
                     names.insert(0, fresh_name(name, files[METADATA].read(16, _UUID_AT)))
                 for each in names:
@@ -91,9 +100,10 @@ class Survey(MetadataSurvey):
                             files[number] = file
                             break
                         file.close()
-            pair.metadata, pair.data = files
+            pair.metadata, pair.data, pair.blobs = files
             yield
         finally:
+            pair.frozen = None
             close_all(*files)
 
     def is_in_place(self) -> bool:
@@ -105,7 +115,8 @@ class Survey(MetadataSurvey):
         """Return a value that changes if a writer has been at work."""
         found: list[Any] = []
         pair = self.pair
-        for name, file in zip(pair.names, (pair.metadata, pair.data), strict=True):
+        names, files = (*pair.names, self.log_name), (pair.metadata, pair.data, pair.blobs)
+        for name, file in zip(names, files, strict=True):
             with contextlib.suppress(OSError):
                 about = os.stat(name)
                 found += [about.st_ino, about.st_size]
@@ -125,6 +136,8 @@ class Survey(MetadataSurvey):
         with contextlib.suppress(Unreadable):
             self._look_at_files()
             header = self.look_at_header()
+            if header.has_blobs:
+                self._look_at_log(header)
             if not self.pair.data.closed:
                 self.seal = self._find_seal(header)
             state = self.look_at_states(header)
@@ -151,6 +164,34 @@ class Survey(MetadataSurvey):
         self.metadata_bytes = metadata.length
         if not data.closed:
             self.data_bytes = data.length
+
+    def _look_at_log(self, header: Header) -> None:
+        """Examine the block that locates the table of frozen chunks, and the head of their log."""
+        pair, log = self.pair, self.pair.blobs
+        pair.frozen = None
+        try:
+            found = FrozenTable.block_of(pair)
+        except CorruptError as error:
+            at = pair.blocks().get(BlockKind.BLOBS, entry_offset(header, BlockKind.BLOBS))
+            self.error("frozen", str(error), at, RESTORE)
+            return
+        if found is None:  # the header's copy comes from a packed file
+            return
+        if log.closed:
+            what = "no such file, which has the frozen chunks"
+            self.error("file", what, None, "put all files of the array in the same folder", LOG)
+            return
+        head = log.read(FILE_HEAD_BYTES, 0)
+        if not is_log(head) or log_uuid(head) != found[1].uuid:
+            self.error(
+                "frozen",
+                "it is damaged, or has the frozen chunks of another array",
+                0,
+                "put the files of one array in the same folder",
+                LOG,
+            )
+            return
+        pair.frozen = FrozenTable.survey(pair, *found)
 
     def _look_at_data(self, header: Header, state: Superblock) -> None:
         size = self.data_bytes
@@ -301,6 +342,8 @@ class Survey(MetadataSurvey):
         header, state = self.header, self.state
         if header is None or state is None or self.pair.data.closed:
             return
+        if header.has_blobs and not self._look_at_blobs(header, state):
+            return
         if not header.checksum:
             self.note(
                 "sums",
@@ -316,7 +359,8 @@ class Survey(MetadataSurvey):
         if not n_chunks:
             self.compared = not state.data_bytes
             return
-        comparison = Comparison(self.pair.metadata, self.pair.data, header, state.end)
+        pair = self.pair
+        comparison = Comparison(pair.metadata, pair.data, header, state.end, frozen=pair.frozen)
         nbytes = header.chunk_bytes
         with Progress(place_of(n_chunks, nbytes), "check", progress is True) as line:
 
@@ -329,6 +373,28 @@ class Survey(MetadataSurvey):
         self.compared = place_of(n_chunks, nbytes) == state.data_bytes
         if self.wrong.size:
             self._tell_of_chunks(header, state, comparison.in_doubt)
+
+    def _look_at_blobs(self, header: Header, state: Superblock) -> bool:
+        """Decode all frozen chunks; tell whether all are whole."""
+        table = self.pair.frozen
+        if table is None or self.log is None:
+            return False
+        axial = self.log.replay(state.n_segments, state.grid)
+        chunk, is_whole = memoryview(bytearray(header.chunk_bytes)), True
+        for address in table.frozen(0, axial.size).tolist():
+            try:
+                table.read_into(chunk, address)
+            except ChecksumError as error:
+                is_whole = False
+                index = axial.index(address)
+                box = elements_of_chunk(index, header.chunks, state.offset, state.shape)
+                what = f"{error}{_text_of_boxes((box,), 1)}"
+                at = table.place_of_blob(address)
+                remedy = "restore it from a copy, or overwrite the whole chunk"
+                self.problems.append(
+                    Problem("chunk", what, self.log_name, at, "error", remedy, (box,))
+                )
+        return is_whole
 
     def _tell_of_chunks(self, header: Header, state: Superblock, in_doubt: bool) -> None:
         assert self.log is not None
@@ -356,6 +422,13 @@ class Survey(MetadataSurvey):
             self.problems.append(
                 Problem("chunk", what, self.pair.names[DATA], at, severity, remedy, boxes)
             )
+
+
+def _has_log(metadata: File) -> bool:
+    """Tell whether metadata belong to an array that may have frozen chunks."""
+    with contextlib.suppress(ExtArrayError):
+        return not metadata.closed and header_at(metadata, 0)[0].has_blobs
+    return False
 
 
 def _text_of_boxes(boxes: tuple[tuple[slice, ...], ...], n: int) -> str:

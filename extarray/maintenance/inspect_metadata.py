@@ -24,8 +24,10 @@ from extarray.common.errors import CorruptError, ExtArrayError, FormatError, Sto
 from extarray.format.blocks import (
     BLOCK_BYTES,
     BLOCK_NAMES,
+    DIRECTORY_BYTES,
     ENTRY_BYTES,
     BlockKind,
+    decode_directory,
     entry_offset,
     pending_offset,
     sums_capacity,
@@ -35,8 +37,10 @@ from extarray.format.constants import (
     COPY_AT,
     LIVE_SLOTS,
     PENDING_SLOTS,
+    SECTOR,
     SPARED_SLOTS,
 )
+from extarray.format.frozen import decode_frozen_block
 from extarray.format.groups import decode_members
 from extarray.format.header import MAGIC, Header
 from extarray.format.records import (
@@ -45,6 +49,7 @@ from extarray.format.records import (
     extent_of_record,
     record_bytes,
 )
+from extarray.format.suffixes import BLOBS
 from extarray.format.superblock import (
     LAST_COMMIT,
     Superblock,
@@ -54,6 +59,7 @@ from extarray.format.superblock import (
 )
 from extarray.maintenance.salvage import MOST_RECORDS, Slot, WholeLog, read_log
 from extarray.storage.checksums import read_table
+from extarray.storage.filesystem import real_name
 from extarray.storage.lock import is_held
 from extarray.storage.pair import Pair, blobs_alone, header_at
 from extarray.storage.report import Problem
@@ -63,10 +69,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Literal
 
-__all__ = ["DATA", "METADATA", "REPAIR", "RESTORE", "MetadataSurvey", "Unreadable"]
+__all__ = ["DATA", "LOG", "METADATA", "REPAIR", "RESTORE", "MetadataSurvey", "Unreadable"]
 
-#: Indices of the two files in `Pair.names`.
-METADATA, DATA = 0, 1
+#: The files of an array: metadata, chunks, and blobs of frozen chunks.
+METADATA, DATA, LOG = 0, 1, 2
 #: Remedies that findings name.
 REPAIR = "extarray check --repair"
 RESTORE = "restore the files from a copy"
@@ -113,7 +119,7 @@ class MetadataSurvey:
         file: int = METADATA,
     ) -> None:
         """Add a finding, but only one error for each place."""
-        name = self.pair.names[file]
+        name = self.log_name if file == LOG else self.pair.names[file]
         place = kind, name, offset
         known = ((p.kind, p.file, p.offset) for p in self.problems)
         if severity == "error" and offset is not None and place in known:
@@ -123,6 +129,11 @@ class MetadataSurvey:
     error = partialmethod(tell, "error")  # damaged or lost
     warning = partialmethod(tell, "warning")  # harmless to the array
     note = partialmethod(tell, "note")  # normal
+
+    @property
+    def log_name(self) -> str:
+        """The name of the file of blobs."""
+        return real_name(f"{os.path.abspath(self.pair.path)}{BLOBS}")
 
     @property
     def kinds(self) -> set[str]:
@@ -165,11 +176,22 @@ class MetadataSurvey:
     def _header_at(self, offset: int) -> tuple[Header, bytes]:
         """Return the header, or its copy, at an offset, and the bytes that encode it."""
         header, data = header_at(self.pair.metadata, offset)
-        if header.has_blobs:
+        if header.has_blobs and self._comes_from_a_pack(header):
             raise blobs_alone(self.pair.names[0])
         if header.header_bytes > self.metadata_bytes:
             raise CorruptError("the header is damaged: it is longer than the file")
         return header, data[: header.content_bytes]
+
+    def _comes_from_a_pack(self, header: Header) -> bool:
+        """Tell whether metadata of format 3 belong into a packed file."""
+        metadata = self.pair.metadata
+        directory = metadata.read(DIRECTORY_BYTES, header.directory_offset)
+        at = decode_directory(directory, header, metadata.length).get(BlockKind.BLOBS)
+        try:
+            block = b"" if at is None else metadata.read(SECTOR, at)
+            return decode_frozen_block(block, header, metadata.length) is None
+        except CorruptError:  # told later
+            return False
 
     def _take_header(self, header: Header, block: bytes) -> None:
         self.header = self.pair.header = header
@@ -440,6 +462,8 @@ class MetadataSurvey:
         for number, at in enumerate(self.sums[1] if self.sums else []):
             rooms |= {(at, 4 * sums_capacity(number), "the table of checksums")}
         blocks = {(at, BLOCK_BYTES[kind], BLOCK_NAMES[kind]) for kind, at in self.blocks.items()}
+        if self.pair.frozen is not None:
+            blocks |= {(*room, "for frozen chunks") for room in self.pair.frozen.regions}
         blocks = {(at, length, f"the block {name}") for at, length, name in blocks}
         reached, before = 0, ""
         for at, length, name in sorted(rooms | blocks):

@@ -379,7 +379,9 @@ class _Sums:
         self._entries = read_sums(now.metadata, extents, 0, min(self._n_chunks, reach))
         if now.verify == "never":
             return
-        comparison = Comparison(now.metadata, now.data, now.header, None, now.sums, now.supply)
+        comparison = Comparison(
+            now.metadata, now.data, now.header, None, now.sums, now.supply, now.frozen
+        )
         wrong = comparison.run(self._n_chunks, None)
         if wrong.size and not comparison.in_doubt:
             error = ChecksumError(

@@ -10,6 +10,7 @@ from extarray.common.errors import ExistsError
 from extarray.format.suffixes import file_names
 from extarray.maintenance.rechunk_plan import MOST_PASSES
 from extarray.storage.filesystem import family, fresh_name, publish
+from extarray.storage.names import log_beside
 
 __all__ = ["check_free", "finish_move", "moved_data", "pass_path", "remove_pair"]
 
@@ -27,9 +28,10 @@ def check_free(path: Path) -> None:
 
 
 def remove_pair(path: Path) -> None:
-    """Remove whatever exists of a pair of files."""
+    """Remove whatever exists of a pair of files, and its file of frozen chunks."""
     # Metadata first: without them nothing opens.
-    for name in file_names(path):
+    metadata, data = file_names(path)
+    for name in (metadata, data, *log_beside(metadata)):
         with family("cannot remove '{}'", name):
             Path(name).unlink(missing_ok=True)
 

@@ -96,6 +96,11 @@ class Repair:
         if survey.pair.data.closed or survey.seal == "foreign":
             self.left.append("the data file of this array is missing")
             return
+        if survey.header.has_blobs and survey.kinds:
+            self.left.append(
+                "chunks of the array may be frozen: a repair could overwrite their table"
+            )
+            return
         if survey.pending is not None and not self.force:
             self.left.append(
                 "a commit of several arrays is unfinished: open the array for writing, in the "
@@ -116,7 +121,7 @@ class Repair:
         )
         if (survey.kinds & _OF_STATES or spoilt) and not self._mend_state():
             return
-        if survey.header.checksum:
+        if survey.header.checksum and not survey.header.has_blobs:
             if data:
                 survey.look_at_chunks(progress)
             self._mend_sums()

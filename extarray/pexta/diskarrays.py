@@ -25,7 +25,7 @@ from extarray.mpi.runtime import library
 from extarray.pexta.hints import chunks_for, io_hints
 from extarray.pexta.session import Session, current
 from extarray.storage.filesystem import absolute_names, family, resolve_path
-from extarray.storage.names import remove_pair
+from extarray.storage.names import log_beside, remove_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -458,7 +458,8 @@ def delete(d_a: DiskArray) -> None:
             with xa.open(path, "r+") as last:
                 uuid = bytes.fromhex(last.info()["uuid"])
             with family("cannot remove the files of '{}'", d_a.filename):
-                remove_pair(absolute_names(path), uuid)
+                names = absolute_names(path)
+                remove_pair((*names, *log_beside(names[0])), uuid)
 
 
 def inquire(d_a: DiskArray) -> Inquiry:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -274,6 +274,12 @@ class Sums:
         sums = chunk_sums(data, addresses, self._header.chunk_bytes)
         return sums ^ np.uint32(self._fill)
 
+    def entry_of(self, chunk: memoryview) -> int:
+        """Compute the table entry of a chunk from its bytes."""
+        if self._fill is None:
+            self._fill = fill_sum(self._header)
+        return crc32c(chunk) ^ self._fill
+
     def put(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
         """Write the result of `entries` for chunks in rising order; the table has room."""
         first = 0
@@ -339,6 +345,13 @@ def read_table(file: File, header: Header, end: int | None) -> tuple[bool, list[
     return None if any(stop > length for stop in stops[: len(extents)]) else (in_doubt, extents)
 
 
+class Blobs(Protocol):
+    """Frozen chunks, as a comparison needs them."""
+
+    def entries(self, addresses: NDArray[np.int64]) -> NDArray[np.uint64]: ...
+    def read_into(self, target: memoryview, address: int, verify: bool = True) -> None: ...
+
+
 class Comparison:
     """A comparison of chunks with their checksums.
 
@@ -353,6 +366,8 @@ class Comparison:
         The sums of this process, if it is the writer; they know the table.
     supply : Supply, optional
         Where chunks come from elsewhere.
+    frozen : Blobs, optional
+        Which chunks are frozen, and so not in the data.
 
     Attributes
     ----------
@@ -368,8 +383,10 @@ class Comparison:
         end: int | None = None,
         sums: Sums | None = None,
         supply: Supply | None = None,
+        frozen: Blobs | None = None,
     ) -> None:
         self.in_doubt = False
+        self._frozen = frozen
         self._supply = supply
         self._sums = sums
         self._metadata, self._data, self._header, self._end = metadata, data, header, end
@@ -475,5 +492,11 @@ class Comparison:
         used = self._use(addresses)
         sums = chunk_sums(self._data, addresses, chunk_bytes)
         del used
+        if self._frozen is not None:
+            # Later than the raw places: those may have become holes meanwhile.
+            chunk = memoryview(bytearray(chunk_bytes))
+            for i in np.flatnonzero(self._frozen.entries(addresses)).tolist():
+                self._frozen.read_into(chunk, int(addresses[i]))
+                sums[i] = crc32c(chunk)
         wrong: NDArray[np.int64] = addresses[sums != told ^ np.uint32(self._empty)]
         return wrong

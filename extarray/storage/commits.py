@@ -10,6 +10,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from extarray._core._transfers import drop_taken, quiet_number, return_taken, take_written
 from extarray.common.errors import CorruptError, storage_error
 from extarray.format._crc import crc32c
@@ -29,6 +31,7 @@ from extarray.format.constants import (
     SPARED_SLOTS,
 )
 from extarray.format.fresh import Fresh, attrs_room
+from extarray.format.frozen import RAW
 from extarray.format.header import encode_seal
 from extarray.format.superblock import (
     LAST_COMMIT,
@@ -46,7 +49,6 @@ from extarray.storage.states import append_records
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from extarray._core._array import ArrayCore
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from extarray._core._supply import Trust
     from extarray.format.header import Header
     from extarray.grid.bounds import Bounds
+    from extarray.storage.checksums import Sums
     from extarray.storage.pair import Pair
     from extarray.storage.states import StateReader
 
@@ -267,11 +270,6 @@ class Committer:
         if pair.frozen is not None:
             places += pair.frozen.regions
         if not regions_fit(pair.state, pair.header, pair.extents, others=places):
-            if pair.frozen is not None:  # the directory locates what is nowhere else
-                raise CorruptError(
-                    f"'{pair.path}.xmd' is damaged: its table of frozen chunks overlaps other "
-                    "parts; restore the file from a copy"
-                )
             # Forged: writing there would do harm.
             pair.metadata.write(bytes(DIRECTORY_BYTES), pair.header.directory_offset)
             places = []
@@ -498,9 +496,24 @@ class SumKeeper:
                 if known.size:
                     state = pair.state._replace(end=self._commits.free_from)
                     pair.sums.make_room(int(known[-1]), state, self._commits.write_superblock)
-                    pair.sums.renew(pair.data, known)
+                    self._renew(pair.sums, known)
                 drop_taken(array, addresses)
         return quiet
+
+    def _renew(self, sums: Sums, addresses: NDArray[np.int64]) -> None:
+        """Write the sums of chunks, in rising order; those of frozen ones from their blobs."""
+        pair = self.pair
+        is_frozen = None if pair.frozen is None else pair.frozen.entries(addresses) != RAW
+        if is_frozen is None or pair.frozen is None or not is_frozen.any():
+            sums.renew(pair.data, addresses)
+            return
+        found = np.empty(len(addresses), np.uint32)
+        found[~is_frozen] = sums.entries(pair.data, addresses[~is_frozen])
+        chunk = memoryview(bytearray(pair.header.chunk_bytes))
+        for i in np.flatnonzero(is_frozen).tolist():
+            pair.frozen.read_into(chunk, int(addresses[i]))
+            found[i] = sums.entry_of(chunk)
+        sums.put(addresses, found)
 
     def put_sums(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
         """Write the result of `Sums.entries` for chunks that exist, in rising order."""
@@ -523,12 +536,21 @@ class SumKeeper:
         with family("cannot compare chunks of '{}' with their checksums", pair.path):
             try:
                 compared = self._compared()
+                raw = self._raw(addresses)
                 if pair.trust is None or not pair.trust.is_joint:
-                    return _surely(compared, addresses)
-                return _jointly(compared, pair.trust, addresses)
+                    found = _surely(compared, raw)
+                else:
+                    found = _jointly(compared, pair.trust, raw)
+                # A chunk may have been frozen meanwhile, and its raw place may be a hole.
+                return self._raw(found[0]), self._raw(found[1])
             except OSError:
                 pair.check_length()
                 raise
+
+    def _raw(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the chunks that are not frozen: blobs have checksums of their own."""
+        frozen = self.pair.frozen
+        return addresses if frozen is None else addresses[frozen.entries(addresses) == RAW]
 
     def _compared(self) -> Comparison:
         """Return the comparison, cached because it computes the checksum of an empty chunk."""

@@ -42,12 +42,13 @@ from extarray.common.on_error import OnError
 from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
 from extarray.common.waiting import attempts, end_of
 from extarray.format.blobs import FILE_HEAD_BYTES
+from extarray.format.blocks import BLOCK_BYTES
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
-from extarray.format.frozen import is_log, log_uuid
+from extarray.format.frozen import extent_bytes, is_log, log_uuid
 from extarray.format.header import Header, encode_seal, new_uuid
 from extarray.format.suffixes import blobs_name, file_names
-from extarray.format.superblock import Superblock
+from extarray.format.superblock import Superblock, regions_fit
 from extarray.grid.chunking import place_of
 from extarray.storage import lock
 from extarray.storage.blobs import Blobs, ShadowProvider, make_shadow
@@ -466,7 +467,7 @@ class FileStore(PairReader):
         if pair.header.has_blobs:
             if pair.packed_as:
                 return self._open_blobs(found, engine)
-            block = self._block_of_frozen()
+            block = self._block_of_frozen(writable)
         else:
             pair.blobs.close()  # of a name that means nothing to format 2
         try:
@@ -474,7 +475,7 @@ class FileStore(PairReader):
                 name = data
                 pair.data = open_data((metadata, data), pair.header.uuid, flags)
             if block is not None:
-                name = blobs_name(metadata)
+                name = names[2] if names is not None else blobs_name(metadata)
                 pair.blobs = self._open_log(metadata, name, block[1].uuid, flags)
         except FileNotFoundError:
             what = "data file" if name == data else "file of frozen chunks"
@@ -537,6 +538,8 @@ class FileStore(PairReader):
         pair.engine = choose_engine(engine, pair.data, writable)
         if block is not None:
             pair.mode = "r+" if commits else "r"
+            if commits:
+                self._check_table(found, block[1])
             pair.frozen = FrozenTable.load(pair, *block, axial.size)
         if pair.data.start % MAPPABLE and pair.engine == "mmap":
             if engine == "mmap":
@@ -571,7 +574,7 @@ class FileStore(PairReader):
         pair.map(pair.state.data_bytes)
         return axial
 
-    def _block_of_frozen(self) -> tuple[int, BlobsBlock]:
+    def _block_of_frozen(self, writable: bool) -> tuple[int, BlobsBlock]:
         """Return place and contents of the block for frozen chunks."""
         pair = self.now
         try:
@@ -580,7 +583,23 @@ class FileStore(PairReader):
             raise type(error)(f"'{pair.metadata.name}': {error}") from None
         if found is None:
             raise blobs_alone(pair.metadata.name)
+        if writable and not self.writers.are_one:
+            raise ArgumentError(
+                f"writers cannot share '{pair.path}': only a single writer can freeze and thaw its "
+                "chunks; open it without share"
+            )
         return found
+
+    def _check_table(self, found: WholeState, block: BlobsBlock) -> None:
+        """Raise CorruptError if writing to the table of frozen chunks would do harm."""
+        pair = self.now
+        places = [(at, BLOCK_BYTES[kind]) for kind, at in pair.blocks().items()]
+        places += [(at, extent_bytes(number)) for number, at in enumerate(block.extents)]
+        if not regions_fit(found.state, pair.header, found.extents, others=places):
+            raise CorruptError(
+                f"'{pair.path}.xmd' is damaged: its table of frozen chunks overlaps other parts; "
+                "restore the file from a copy"
+            )
 
     def _open_log(self, metadata: str, name: str, uuid: bytes, flags: int) -> File:
         """Open ``.xtz``; raise PartnerError if another array's has its name."""

@@ -129,6 +129,7 @@ class FrozenTable:
         self._block = block
         self.forget: Callable[[NDArray[np.int64]], object] | None = None
         self.renewals = 0
+        self._next: FrozenTable | None = None  # the table of this writer's later metadata
         self.thawed: set[int] = set()
         self.extents: list[memoryview] = []
         self._words: list[NDArray[np.uint64]] = []
@@ -204,6 +205,18 @@ class FrozenTable:
             self.clear_from(n_chunks)
         self._look_through(is_known and any(boot_id()), length)
         return self
+
+    @classmethod
+    def survey(cls, pair: Pair, at: int, block: BlobsBlock) -> FrozenTable:
+        """Return the table as it is, for those who examine it."""
+        self = cls(pair, pair.metadata, at, block)
+        self._end = pair.blobs.length
+        self._look_through(False, self._end)
+        return self
+
+    def place_of_blob(self, address: int) -> int:
+        """Return the offset of the blob of a frozen chunk in ``.xtz``."""
+        return int(places_of_words(self.entries(np.array([address])))[0][0])
 
     def _look_through(self, is_whole: bool, length: int) -> None:
         """Find words newer than the last flush; mend lost ones, unless all writes are there."""
@@ -383,6 +396,8 @@ class FrozenTable:
                 self._unpunched.update(addresses[words != RAW].tolist())
             self._store(addresses, words, 0)
             self._unpunched.difference_update(addresses[words == RAW].tolist())
+            if self._next is not None:
+                self._next.store_live(addresses, words, is_hole)
 
     @property
     def is_settled(self) -> bool:
@@ -756,6 +771,11 @@ class FrozenTable:
             new._dirty, new._unpunched = set(self._dirty), set(self._unpunched)
             new._synced, new._synced_end = dict(self._synced), self._synced_end
             new._settled = set(self._settled)
+            new.thawed, new.renewals = self.thawed, self.renewals
+            # Other threads may have thawed chunks since the words were copied, and still do.
+            addresses = np.array(sorted(self._dirty), np.int64)
+            new._store(addresses, self.entries(addresses), 0)
+            self._next = new
         return new
 
     def for_reader(self) -> FrozenTable:

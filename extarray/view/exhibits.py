@@ -17,7 +17,7 @@ from extarray.array.creation import open as open_array
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_attrs, format_bytes, format_disk, format_fill
 from extarray.fetched.paths import local_or_remote
-from extarray.format.suffixes import METADATA, file_names, split_name, without_suffix
+from extarray.format.suffixes import METADATA, all_names, split_name, without_suffix
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.group_index import names_in_group
 from extarray.storage.filesystem import has_files, walk_folders
@@ -234,6 +234,6 @@ def _short(text: str) -> str:
 
 
 def _is_inside(path: str, root: Path) -> bool:
-    """Tell whether both files of an array lie below a folder after resolving links."""
-    names = file_names(without_suffix(path))
+    """Tell whether all files of an array lie below a folder after resolving links."""
+    names = all_names(without_suffix(path))
     return all(root in Path(os.path.realpath(name)).parents for name in names)

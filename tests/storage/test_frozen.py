@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -22,13 +23,12 @@ from frozen_chunks import (
     put_chunk,
     table,
 )
-from injected import at_every_place, needs_no_tracing
+from injected import at_every_place, interrupted, needs_no_tracing
 
 import extarray as xa
 from extarray.common.limits import limits
-from extarray.format.frozen import decode_frozen_block
-from extarray.storage import commits, filesystem, frozen, names, space
-from extarray.storage.blobs import make_shadow
+from extarray.format.frozen import decode_frozen_block, encode_frozen_block
+from extarray.storage import commits, filesystem, frozen, names, new_axis, space
 from extarray.storage.filesystem import File
 
 VALUES = np.arange(1, 121, dtype="i4").reshape(10, 12)
@@ -36,12 +36,6 @@ VALUES = np.arange(1, 121, dtype="i4").reshape(10, 12)
 LARGE = np.arange(1, 64 * 96 + 1, dtype="i4").reshape(64, 96)
 PAGE = (32, 32)
 ENGINES = ("mmap", "pread")
-
-
-@pytest.fixture(autouse=True)
-def by_zlib():
-    with frozen_chunks.by_zlib():
-        yield
 
 
 def files(folder):
@@ -156,6 +150,29 @@ def test_a_chunk_frozen_again_after_the_sync_is_no_hole_yet(path, monkeypatch):
         a.flush()
         assert is_hollow(a, again)
         assert elements(a)[0, 0] == 77
+
+
+def test_a_chunk_frozen_during_the_sync_is_not_durable_yet(path, monkeypatch):
+    with create(path, LARGE.shape, chunks=PAGE) as a:
+        a[...] = LARGE
+        table(a).freeze(np.arange(2))
+        datasync = File.datasync
+
+        def late(self):
+            datasync(self)
+            if self.name.endswith(".xtz"):
+                table(a).freeze(np.arange(4))
+
+        monkeypatch.setattr(File, "datasync", late)
+        a.flush()
+        monkeypatch.undo()
+        live = table(a).entries(np.arange(4))
+        assert live.all()
+        assert table(a).durable(np.arange(4)).tolist() == [*live[:2], 0, 0]
+        assert [is_hollow(a, q) for q in range(4)] == [True, True, False, False]
+        a.flush()
+        assert np.array_equal(table(a).durable(np.arange(4)), live)
+        assert is_hollow(a, 3)
 
 
 def test_arrays_without_frozen_chunks_have_two_files(path, tmp_path):
@@ -290,6 +307,31 @@ def test_a_new_axis_takes_the_table_along(path, engine):
     assert np.array_equal(opened(path), expected)
 
 
+@pytest.mark.parametrize("step", ["acquire", "note_holder"])
+def test_a_chunk_thawed_while_an_axis_is_added_stays_raw(path, monkeypatch, step):
+    """Another thread may store to the array meanwhile."""
+    make(path, VALUES)
+    with xa.open(path, "r+") as a:
+        old, real = table(a), getattr(new_axis.lock, step)
+
+        def late(*args, **options):
+            found = real(*args, **options)
+            old.thaw(np.arange(3))
+            return found
+
+        monkeypatch.setattr(new_axis.lock, step, late)
+        a.add_axis()
+        monkeypatch.undo()
+        old.thaw(np.array([3]))
+        assert table(a) is not old
+        every = all_addresses(a)
+        assert every[table(a).entries(every) == 0].tolist() == [0, 1, 2, 3]
+        assert np.array_equal(a[...], VALUES[None])
+        a.flush()
+        assert np.array_equal(table(a).durable(every), table(a).entries(every))
+    assert np.array_equal(opened(path), VALUES[None])
+
+
 def test_larger_chunks_on_a_new_axis(path):
     with create(path, (3, 5)) as a:
         a[...] = VALUES[:3, :5]
@@ -380,44 +422,29 @@ def forked_child():
     return run
 
 
-@pytest.mark.parametrize("share_bytes", [1, 1 << 30])
-def test_a_provider_brings_chunks_into_a_shadow(path, monkeypatch, share_bytes):
-    monkeypatch.setattr(limits, "share_bytes", share_bytes)
+@pytest.mark.parametrize("coded_bytes", [1, 1 << 30])
+def test_several_threads_decode(path, monkeypatch, coded_bytes):
+    monkeypatch.setattr(limits, "coded_bytes", coded_bytes)
     make(path, VALUES)
     with xa.open(path, "r+") as a:
         table(a).thaw(np.arange(2))
-    with xa.open(path) as a:
-        pair = a._store.now
-        shadow = make_shadow(pair.state.data_bytes, pair.header.uuid)
-        provider = frozen.FrozenProvider(pair, shadow, a.axial)
-        every = all_addresses(a)
-        provider.provide(every)
-        with xa.open(path) as b:
-            for address in every.tolist():
-                chunk = np.empty((4, 5), "i4")
-                table(b).read_into(memoryview(chunk).cast("B"), address)
-                assert shadow.read(80, 80 * address) == chunk.tobytes()
-        provider.evict(every)
-        shadow.close()
+    with xa.open(path) as a, xa.config.set(threads=2):
+        assert np.array_equal(a[...], VALUES)
 
 
 def test_a_damaged_blob_is_named_with_its_elements(path):
     make(path, VALUES)
     with xa.open(path) as a:
         address = a.axial.address((1, 2))
-        word = int(table(a).entries([address])[0])
+        at = table(a).place_of_blob(address)
     with open(f"{path}.xtz", "r+b") as file:
-        file.seek((word >> 24) * 64 + 40)
+        file.seek(at + 40)
         file.write(b"????")
     with xa.open(path) as a:
-        pair = a._store.now
-        shadow = make_shadow(pair.state.data_bytes, pair.header.uuid)
-        provider = frozen.FrozenProvider(pair, shadow, a.axial)
-        provider.provide(np.delete(all_addresses(a), address))
+        assert np.array_equal(a[:4], VALUES[:4])
         with pytest.raises(xa.errors.ChecksumError, match=r"chunk .* \[4:8, 10:12\]") as caught:
-            provider.provide(np.array([address]))
+            a[...]
         assert caught.value.chunk == address
-        shadow.close()
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -839,3 +866,218 @@ def test_a_lost_blob_gives_way_to_what_was_flushed(path, tmp_path):
             writer.flush()
             reader.refresh()
             assert (elements(reader)[:4, :5] == 6).all()
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+def test_a_check_knows_frozen_chunks(path, tmp_path, checksum):
+    make(path, VALUES, checksum=checksum)
+    report = xa.check(path, data=True)
+    assert report.ok, str(report)
+    with xa.open(path) as a:
+        address = a.axial.address((1, 2))
+        at = table(a).place_of_blob(address)
+    with open(f"{path}.xtz", "r+b") as file:
+        file.seek(at + 40)
+        file.write(b"????")
+    assert xa.check(path).ok
+    report = xa.check(path, data=True)
+    (problem,) = [p for p in report.problems if p.severity == "error"]
+    assert (problem.kind, problem.file, problem.offset) == ("chunk", f"{path}.xtz", at)
+    assert "[4:8, 10:12]" in problem.what
+    os.rename(f"{path}.xtz", tmp_path / "kept")
+    (problem,) = [p for p in xa.check(path).problems if p.severity == "error"]
+    assert (problem.kind, problem.file) == ("file", f"{path}.xtz")
+    make(tmp_path / "other", VALUES)
+    shutil.copy(tmp_path / "other.xtz", f"{path}.xtz")
+    report = xa.check(path, repair=True)
+    (problem,) = [p for p in report.problems if p.severity == "error"]
+    assert problem.kind == "frozen"
+    assert "table" in report.refused[0]
+
+
+def test_a_check_finds_a_damaged_table(path):
+    make(path, VALUES)
+    with xa.open(path) as a:
+        at, _ = frozen.FrozenTable.block_of(a._store.now)
+    with open(f"{path}.xmd", "r+b") as file:
+        file.seek(at + 8)
+        file.write(b"?")
+    (problem,) = [p for p in xa.check(path).problems if p.severity == "error"]
+    assert (problem.kind, problem.offset) == ("frozen", at)
+
+
+def test_a_repair_removes_left_overs(path, tmp_path, monkeypatch):
+    make(path, VALUES)
+    left = [tmp_path / f"scene{suffix}.0123456789ab.new" for suffix in (".xmd", ".xta", ".xtz")]
+    for file in left:
+        file.write_bytes(b"")
+    assert {p.kind for p in xa.check(path).problems} == {"left over"}
+    monkeypatch.setattr(names, "_IN_THE_MAKING", 0.0)
+    assert xa.check(path, repair=True).ok
+    assert files(tmp_path) == ["scene.xmd", "scene.xta", "scene.xtz"]
+    assert np.array_equal(opened(path), VALUES)
+
+
+# -- checksums of chunks, several writers ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("verify", ["write", "read"])
+def test_checksums_are_those_of_the_elements(path, verify):
+    with create(path, (10, 12), checksum=True, fill_value=3) as a:
+        a[...] = VALUES
+        table(a).freeze(np.arange(5))
+        put_chunk(a, (0, 0), np.full((4, 5), 8))
+        put_chunk(a, (2, 2), np.full((4, 5), 9))
+        a.flush()
+        expected = elements(a)
+    assert xa.check(path, data=True).ok
+    with xa.open(path, "r+", verify=verify) as a:
+        unfit, unknown = a._store.unfit_chunks(all_addresses(a))
+        assert not len(unfit)
+        assert not len(unknown)
+        table(a).thaw(all_addresses(a))
+        a.flush()
+        assert np.array_equal(a[...], expected)
+    assert xa.check(path, data=True).ok
+
+
+@pytest.mark.parametrize("share", [True, "elements"])
+def test_writers_do_not_share_yet(path, share):
+    make(path, VALUES)
+    with pytest.raises(xa.errors.ArgumentError, match="only a single writer"):
+        xa.open(path, "r+", share=share)
+
+
+@pytest.mark.parametrize("order", ["address", "hilbert"])
+@pytest.mark.parametrize("checksum", [False, True])
+def test_packing_thaws(path, tmp_path, order, checksum):
+    make(path, VALUES, checksum=checksum)
+    with xa.open(path, "r+") as a:
+        table(a).thaw(np.arange(3))
+    with xa.open(path) as a:
+        xa.pack(a, tmp_path / "a.xap", order=order, progress=False)
+    with xa.open(tmp_path / "a.xap") as packed:
+        assert np.array_equal(packed[...], VALUES)
+    xa.unpack(tmp_path / "a.xap", tmp_path / "b", progress=False)
+    with xa.open(tmp_path / "b", "r+") as b:
+        assert table(b) is None
+        assert np.array_equal(b[...], VALUES)
+
+
+def test_a_forged_table_is_not_written_to(path):
+    make(path, VALUES)
+    with xa.open(path) as a:
+        header, state = a._store.now.header, a._store.now.state
+        at, block = frozen.FrozenTable.block_of(a._store.now)
+        uuid = table(a).uuid
+    place = -(-header.first_extent // 4096) * 4096
+    for extents in ([place], [block.extents[0], block.extents[0]]):
+        with open(f"{path}.xmd", "r+b") as file:
+            file.truncate(1 << 20)
+            file.seek(at)
+            file.write(encode_frozen_block(uuid, 64, 64, extents, header.uuid))
+            file.seek(0)
+            before = file.read()
+            with pytest.raises(xa.errors.CorruptError, match="overlaps other parts"):
+                xa.open(path, "r+")
+            file.seek(0)
+            found = bytearray(file.read())
+        # The note of the writer that was refused is another thing.
+        note = slice(header.holder_offset, header.holder_offset + 128)
+        found[note] = before[note]
+        assert found == before
+    assert state.end < 1 << 20
+
+
+# -- interrupts, groups, readers in other processes ------------------------------------------------
+
+
+@pytest.mark.slow
+@needs_no_tracing
+@pytest.mark.parametrize("engine", ENGINES)
+def test_interrupts_at_every_place_lose_nothing(path, engine):
+    for number in itertools.count(1, 3):
+        make(path, VALUES, overwrite=True, engine=engine)
+        with xa.open(path, "r+", engine=engine) as a:
+            with contextlib.suppress(KeyboardInterrupt), interrupted(number, frozen) as place:
+                table(a).thaw(np.arange(3))
+                table(a).freeze(np.arange(2))
+                a.flush()
+                append(a, VALUES)
+            found = elements(a)
+            assert np.array_equal(found[:10], VALUES), place.place
+            table(a).freeze(all_addresses(a))
+            a.flush()
+            every = all_addresses(a)
+            assert np.array_equal(table(a).durable(every), table(a).entries(every))
+            assert np.array_equal(elements(a), found), place.place
+        assert np.array_equal(opened(path), found)
+        if not place.place:
+            break
+    assert number > 100
+
+
+def test_a_commit_of_several_arrays(path, tmp_path):
+    make(path, VALUES)
+    make(tmp_path / "b", VALUES)
+    with xa.open(path, "r+") as a, xa.open(tmp_path / "b", "r+") as b:
+
+        def grow(values):
+            for one in (a, b):
+                append(one, values)
+                table(one).freeze(all_addresses(one))
+
+        with contextlib.suppress(ZeroDivisionError), xa.commit([a, b]):
+            grow(np.zeros((2000, 12), "i4"))
+            raise ZeroDivisionError
+        for one in (a, b):
+            assert np.array_equal(elements(one), VALUES)
+        with xa.commit([a, b]):
+            grow(VALUES)
+        a.flush()
+        b.flush()
+    for one in (path, tmp_path / "b"):
+        assert np.array_equal(opened(one), np.vstack([VALUES, VALUES]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES)
+def test_readers_beside_freezes_thaws_and_holes(path, engine):
+    """Each row has one value, which only rises; chunks are pages, and become holes."""
+    rows = np.repeat(np.arange(1, 65, dtype="i4"), 96).reshape(64, 96)
+    with create(path, rows.shape, chunks=PAGE, engine=engine) as a:
+        a[...] = rows
+        a.flush()
+        stop, ready = os.pipe(), os.pipe()
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                os.set_blocking(stop[0], False)
+                with xa.open(path, engine=engine) as reader:
+                    os.write(ready[1], b"!")
+                    n = 0
+                    while True:
+                        assert np.array_equal(elements(reader), rows)
+                        n += 1
+                        with contextlib.suppress(BlockingIOError):
+                            if os.read(stop[0], 1):
+                                break
+                    status = 0 if n > 3 else 2
+            finally:
+                os._exit(status)
+        os.read(ready[0], 1)
+        rng = np.random.default_rng(1)
+        for _ in range(150):
+            some = rng.permutation(a.axial.size)[:4]
+            table(a).freeze(some)
+            a.flush()
+            table(a).thaw(rng.permutation(a.axial.size)[:3])
+        os.write(stop[1], b"!")
+        assert os.waitpid(pid, 0)[1] == 0
+        assert table(a).number > 100
+        for end in (*stop, *ready):
+            os.close(end)

@@ -1,7 +1,4 @@
-"""Arrays whose chunks may be frozen: made, read and written below the array's own calls.
-
-Chunks are encoded by zlib, under the number of no codec of the package.
-"""
+"""Arrays whose chunks may be frozen: made, read and written below the array's own calls."""
 
 from __future__ import annotations
 
@@ -13,42 +10,24 @@ from pathlib import Path
 import numpy as np
 
 import extarray as xa
-from extarray.format.frozen import Encoded
+from extarray.codecs.codec import CodecId
+from extarray.codecs.payloads import Encoded
 from extarray.format.header import VERSION
 from extarray.storage import frozen
 from extarray.storage.file_store import FileStore
 
 __all__ = [
-    "CHUNKS", "ENCODING", "all_addresses", "append", "by_zlib", "create", "elements", "encoded",
-    "freezing", "make", "opened", "put", "put_chunk", "table",
+    "CHUNKS", "ENCODING", "all_addresses", "append", "create", "elements", "encoded", "freezing",
+    "make", "opened", "put", "put_chunk", "table",
 ]  # fmt: skip
 
-ENCODING = {"codec": "zlib", "level": 1, "filter": "none", "freeze": "behind"}
+ENCODING = {"codec": "zlib:1", "freeze": "never"}
 CHUNKS = (4, 5)
-_NUMBER = 60000
 
 
 def encoded(codec, chunk, itemsize) -> Encoded:
-    return Encoded(_NUMBER, 0, 0, zlib.compress(chunk, 1))
-
-
-def _decode_into(out, codec, filter_id, blocks, payload, itemsize) -> None:
-    assert (codec, filter_id, blocks) == (_NUMBER, 0, 0)
-    try:
-        out[:] = zlib.decompress(payload)
-    except zlib.error as error:
-        raise ValueError(str(error)) from None
-
-
-@contextlib.contextmanager
-def by_zlib():
-    """Encode and decode by zlib."""
-    before = frozen.encode, frozen.decode_into
-    frozen.encode, frozen.decode_into = encoded, _decode_into
-    try:
-        yield
-    finally:
-        frozen.encode, frozen.decode_into = before
+    """Encode a chunk, even one that gains nothing or is constant."""
+    return Encoded(CodecId.ZLIB, 0, 0, zlib.compress(chunk, 1))
 
 
 @contextlib.contextmanager
@@ -106,7 +85,9 @@ def opened(path: Path):
     """Return the elements of an array, or None if there is none."""
     try:
         with xa.open(path) as array:
-            return array[...] if table(array) is None else elements(array)
+            found = array[...]
+            assert table(array) is None or np.array_equal(elements(array), found)
+            return found
     except xa.errors.MissingError as error:
         if Path(f"{path}.xmd").exists():
             raise AssertionError(str(error)) from error

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import frozen_chunks
 import numpy as np
 from preload import KILLS, Control
 
@@ -172,6 +173,74 @@ def removed(folder: Path) -> int:
         assert not set(A) & set(os.listdir(folder)), "its names are not free"
         return 1
     return one_of(found, OLD)
+
+
+# -- arrays with frozen chunks, in three files -----------------------------------------------------
+
+
+def make_frozen(path: Path, values: np.ndarray) -> None:
+    with frozen_chunks.freezing():
+        frozen_chunks.make(path, values)
+
+
+def frozen(path: Path) -> np.ndarray | None:
+    return frozen_chunks.opened(path)
+
+
+def before_frozen_move(folder: Path) -> None:
+    make_frozen(folder / "old", OLD)
+    (folder / "inner").mkdir()
+
+
+def frozen_moved(folder: Path) -> int:
+    found = [frozen(folder / name) for name in ("old", "inner/new")]
+    there = [n for n, values in enumerate(found) if values is not None]
+    assert len(there) == 1, f"it is at {len(there)} places"
+    one_of(found[there[0]], OLD)
+    return there[0]
+
+
+def frozen_or_not(before: bool, after: bool) -> Callable[[Path], None]:
+    """Return the making of two arrays, the second of which the first one replaces."""
+
+    def make_both(folder: Path) -> None:
+        (make_frozen if after else make)(folder / "old", NEW)
+        (make_frozen if before else make)(folder / "new", OLD)
+
+    return make_both
+
+
+def frozen_moved_over(folder: Path) -> int:
+    place = one_of(frozen(folder / "new"), OLD, NEW)
+    assert (frozen(folder / "old") is None) == (place == 1)
+    return place
+
+
+def frozen_removed(folder: Path) -> int:
+    found = frozen(folder / "a")
+    if found is None:
+        assert not {*A, "a.xtz"} & set(os.listdir(folder)), "its names are not free"
+        return 1
+    return one_of(found, OLD)
+
+
+def create_frozen_over(folder: Path) -> None:
+    with frozen_chunks.freezing():
+        xa.from_array(NEW, folder / "a", overwrite=True).close()
+
+
+def frozen_replaced(folder: Path) -> int:
+    return one_of(frozen(folder / "a"), OLD, NEW)
+
+
+def add_axis(folder: Path) -> None:
+    with xa.open(folder / "a", "r+") as array:
+        if array.ndim == OLD.ndim:
+            array.add_axis()
+
+
+def wider(folder: Path) -> int:
+    return one_of(frozen(folder / "a"), OLD, OLD[None])
 
 
 # -- replaced pairs --------------------------------------------------------------------------------
@@ -338,6 +407,9 @@ def store(folder: Path) -> int:
 
 
 A = {"a.xmd", "a.xta"}
+FROZEN = {*A, "a.xtz"}
+MOVED = {"inner", "inner/new.xmd", "inner/new.xta", "inner/new.xtz"}
+REPLACED = {"new.xmd", "new.xta", "new.xtz"}
 JOBS = {
     "move": Job(before_move, move, moved, {"inner", "inner/new.xmd", "inner/new.xta"}),
     "move without hard links": Job(
@@ -345,6 +417,34 @@ JOBS = {
     ),
     "move over another": Job(before_replacing, move_over, moved_over, {"new.xmd", "new.xta"}),
     "move over a copy": Job(before_replacing_a_copy, move_over, moved_over, {"new.xmd", "new.xta"}),
+    "move with frozen chunks": Job(before_frozen_move, move, frozen_moved, MOVED),
+    "move with frozen chunks, without hard links": Job(
+        before_frozen_move, move_without_links, frozen_moved, MOVED
+    ),
+    "move frozen chunks over frozen ones": Job(
+        frozen_or_not(True, True), move_over, frozen_moved_over, REPLACED
+    ),
+    "move frozen chunks over another": Job(
+        frozen_or_not(False, True), move_over, frozen_moved_over, REPLACED
+    ),
+    "move over frozen chunks": Job(
+        frozen_or_not(True, False), move_over, frozen_moved_over, {"new.xmd", "new.xta"}
+    ),
+    "remove with frozen chunks": Job(
+        lambda f: make_frozen(f / "a", OLD), remove, frozen_removed, set()
+    ),
+    "create over frozen chunks": Job(
+        lambda f: make_frozen(f / "a", OLD), create_over, frozen_replaced, A
+    ),
+    "create with frozen chunks over another": Job(
+        lambda f: make(f / "a", OLD), create_frozen_over, frozen_replaced, FROZEN
+    ),
+    "create with frozen chunks over frozen ones": Job(
+        lambda f: make_frozen(f / "a", OLD), create_frozen_over, frozen_replaced, FROZEN
+    ),
+    "add an axis to frozen chunks": Job(
+        lambda f: make_frozen(f / "a", OLD), add_axis, wider, FROZEN
+    ),
     "remove": Job(lambda f: make(f / "a", OLD), remove, removed, set()),
     "rechunk in place": Job(before_rechunk, rechunk, rechunked, A, 6),
     "rechunk in place, resumed": Job(before_rechunk, lambda f: rechunk(f, True), rechunked, A, 6),
