@@ -32,6 +32,8 @@ From the top down; each module uses only modules below it:
     Views that read late and write through: ``a.lazy[...]`` and ``a.T``.
 ``copies``
     The elements elsewhere: in copies, pickles, other dtypes and dask's graphs.
+``freezing``
+    Chunks that growth has left behind, compressed on request, at close, or in the background.
 ``resizing``
     A change of bounds: a transaction, carried out step by step or taken back whole.
 ``facts``

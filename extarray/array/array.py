@@ -222,6 +222,17 @@ class ExtArray(ArrayCore, NumpyMixin):
             A ValueError: the array was created without `compression`.
         ReadOnlyError, ClosedError, StorageError
             Also where the disk has no room for all of them; some may be thawed then.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.create("tides", 6, chunks=2, compression="zlib", freeze="never") as a:
+        ...     a[...] = 1
+        ...     a.freeze()
+        ...     a.thaw()
+        ...     a.freeze()
+        3
+        3
         """
         self._check("thaw chunks of")
         _later.thaw(facts.freezable(self))

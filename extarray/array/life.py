@@ -86,6 +86,7 @@ _later = LazyImports(
         "extarray.array.freezing": "freeze_at_end",
         "extarray.storage.file_store": "FileStore",
         "extarray.storage.filesystem": "resolve_path",
+        "extarray.storage.frozen": "show_frozen",
     }
 )
 
@@ -253,7 +254,7 @@ def attach_store(array: Living) -> None:
     """Use the store's region, in the way that the store allows now."""
     now = array._store.now
     if now.frozen is not None:
-        now.show_frozen(array.axial)
+        _later.show_frozen(now, array.axial)
     array._attach(
         now.region,
         now.mode == "r+",

@@ -18,7 +18,7 @@ import os
 import threading
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from extarray.codecs.payloads import Encoded
     from extarray.format.blobs import BlobsBlock
     from extarray.storage.commits import Committer
-    from extarray.storage.store import Room
+    from extarray.storage.store import Present, Room
 
-__all__ = ["HANDED_ON", "FrozenShadow", "FrozenTable", "new_log"]
+__all__ = ["HANDED_ON", "FrozenShadow", "FrozenTable", "new_log", "show_frozen"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
@@ -824,6 +824,18 @@ def _in_bytes(addresses: NDArray[np.int64], size: int) -> Iterator[tuple[int, in
 
 
 # -- decoded chunks --------------------------------------------------------------------------------
+
+
+def show_frozen(pair: Present, axial: Axial) -> None:
+    """Let the core know the table of frozen chunks as it is now, if there is one."""
+    table: Any = pair.frozen
+    if table is None:
+        pair.decoded = None
+    elif pair.decoded is None or pair.decoded.table is not table:
+        found: Any = pair
+        pair.decoded = FrozenShadow(found, table, axial)
+    else:
+        pair.decoded.look()
 
 
 class FrozenShadow:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from extarray._core._axial import Axial
     from extarray.format.superblock import Superblock
 
 __all__ = ["PASSED_ON", "Pair", "blobs_alone", "header_at"]
@@ -308,18 +307,6 @@ class Pair(Present):
                 self.frozen.read_into(room, address, self.verify != "never")
                 part[:] = room[start - first : stop - first]
         return len(target)
-
-    def show_frozen(self, axial: Axial) -> None:
-        """Let the core know the table of frozen chunks as it is now, if there is one."""
-        if self.frozen is None:
-            self.decoded = None
-        elif self.decoded is None or self.decoded.table is not self.frozen:
-            from extarray.storage.frozen import FrozenShadow
-
-            table: Any = self.frozen
-            self.decoded = FrozenShadow(self, table, axial)
-        else:
-            self.decoded.look()
 
     def map(self, length: int) -> None:
         """Map `length` bytes of ``.xta``, by its engine."""

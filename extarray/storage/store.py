@@ -335,9 +335,6 @@ class Present:
         """True if other processes make the commits."""
         return self.mode == "r" or self.elements_only
 
-    def show_frozen(self, axial: Axial) -> None:
-        """Let the core know which chunks are frozen."""
-
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
         """Yield runs of the first `stop` bytes of chunks; all other bytes are zero."""
         if stop:

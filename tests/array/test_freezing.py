@@ -96,9 +96,11 @@ def test_what_cannot_be_compressed_says_so(tmp_path):
         xa.create(tmp_path / "a", 3, compression="zlib", freeze="soon")
     with pytest.raises(ArgumentError, match="no codec 'zip'"):
         xa.create(tmp_path / "a", 3, compression="zip")
-    with xa.create(tmp_path / "a", 3) as a:
-        with pytest.raises(ArgumentError, match="without compression"):
-            a.freeze()
+    with (
+        xa.create(tmp_path / "a", 3) as a,
+        pytest.raises(ArgumentError, match="without compression"),
+    ):
+        a.freeze()
     xa.create(tmp_path / "b", 3, compression="zlib").close()
     with xa.open(tmp_path / "b") as b, pytest.raises(ReadOnlyError):
         b.freeze()

@@ -6,10 +6,10 @@ import threading
 
 import numpy as np
 import pytest
-from mixed_chunks import freezable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from mixed_chunks import freezable
 
 from extarray._core._frozen import Frozen
 from extarray._core._mapping import Counter
