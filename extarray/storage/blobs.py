@@ -115,7 +115,7 @@ class ChunkTable:
         wanted, firsts = np.unique(numbers[order], return_index=True)
         self._fetch(wanted.tolist())
         found = np.empty(len(addresses), "<u8")
-        for number, here in zip(wanted.tolist(), np.split(order, firsts[1:]), strict=True):
+        for number, here in zip(wanted.tolist(), np.split(order, firsts)[1:], strict=True):
             found[here] = self._pieces[number][addresses[here] - number * _PIECE]
         return found
 
