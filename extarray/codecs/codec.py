@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from extarray.common.arguments import as_int
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 
 if TYPE_CHECKING:
@@ -166,8 +169,8 @@ class Codec:
             return compression
         if isinstance(compression, str):
             return cls._of_text(compression)
-        if isinstance(compression, int) and not isinstance(compression, bool):
-            return cls("zlib", compression)
+        if isinstance(compression, (int, np.integer)) and not isinstance(compression, bool):
+            return cls("zlib", int(compression))
         if isinstance(compression, (list, tuple)):
             if len(compression) == 1:
                 return cls.parse(compression[0])
@@ -239,9 +242,7 @@ class Codec:
 
 
 def _checked_level(name: str, level: Any) -> int:
-    if isinstance(level, bool) or not hasattr(level, "__index__"):
-        raise ArgumentTypeError(f"the level of a codec is an int, not {level!r}")
-    number = int(level.__index__())
+    number = as_int(level, "the level of a codec")
     levels = _LEVELS.get(name)
     if levels is not None and number not in levels:
         raise ArgumentError(f"{name!r} has the levels {levels[0]} to {levels[-1]}, not {number}")

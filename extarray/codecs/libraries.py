@@ -152,6 +152,8 @@ def decompress_named(payload: memoryview, size: int, itemsize: int) -> bytes:
         )
     try:
         data = memoryview(codec.decode(payload[1 + n :], size, itemsize)).cast("B")
+    except (MemoryError, ImportError):  # the payload may be right
+        raise
     except Exception as error:  # whatever the package raises
         raise CorruptError(f"the codec {name!r} does not decode a payload: {error}") from error
     if len(data) != size:

@@ -165,6 +165,7 @@ class Config:
     chunk_cache : int
         Bytes of chunks that stay in memory once they were fetched, for each array on a server or
         in a bucket; the ones used least recently leave.  It counts where the array is opened.
+        Chunks that are asked for ahead take up to half of `max_memory` besides.
         Default: 64 MiB, or ``EXTARRAY_CHUNK_CACHE``.
     disk_cache : int
         Bytes of chunks that stay in a folder (``cache=`` of `open`), of all arrays in it together;

@@ -11,8 +11,7 @@ from extarray.fetched.origins import Fixed
 from extarray.format.blobs import decode_blob, decode_blobs_block, raw_places
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.constants import SECTOR
-from extarray.grid.chunking import elements_of_chunk
-from extarray.storage.blobs import ChunkTable, decoding_threads
+from extarray.storage.blobs import ChunkTable, decoding_threads, name_elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -114,17 +113,8 @@ class InBlobs(Fixed):
 
     def _told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""
-        header, state = self._pair.header, self._state.state
-        assert error.chunk is not None
-        index = self._state.axial.index(error.chunk)
-        box = elements_of_chunk(index, header.chunks, state.offset, state.shape)
-        text = ", ".join(f"{s.start}:{s.stop}" for s in box)
-        path = f"{self._pair.path}.xtz"
-        told = ChecksumError(
-            f"{error} in '{path}'; its elements are [{text}]; restore the file from a copy"
-        )
-        told.filename, told.chunk, told.box = path, error.chunk, box
-        return told
+        state, path = self._state, f"{self._pair.path}.xtz"
+        return name_elements(error, self._pair.header, state.state, state.axial, path)
 
 
 class _Coded:

@@ -9,6 +9,7 @@ import logging
 import random
 import threading
 import time
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -349,14 +350,16 @@ class Reading:
         ------
         ReplacedError, AccessError, RemoteError
         CancelledError
-            The requests were ended before all of `wanted` had come.
+            The requests were ended before all of `wanted` had come, or another call has taken some.
         """
         left = set(wanted)
         try:
             while left:
                 found = self._arrived.take(left)
-                if not found and self._future is not None:
-                    self._future.result()
+                if not found:
+                    if self._future is not None:
+                        self._future.result()
+                    raise CancelledError("these ranges have been taken already")
                 left.difference_update(number for number, _ in found)
                 yield found
         except BaseException:

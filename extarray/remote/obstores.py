@@ -206,7 +206,7 @@ async def _body(result: Any, size: int, seconds: float) -> bytes:
     keep a timeout that begins anew with each read waiting for ever.
     """
     step = min(max(size, 1), _STEP)
-    seconds *= max(1.0, step / PIECE)  # a pause as long as that ends the read by itself
+    seconds *= max(1.0, step / PIECE)  # the client's read_timeout ends a pause sooner
     stream = result.stream(min_chunk_size=step)
     pieces: list[bytes] = []
     come = 0

@@ -50,7 +50,14 @@ if TYPE_CHECKING:
     # Takes the address and the bytes of a chunk; None stands for the fill value.
     Take = Callable[[int, memoryview | None], object]
 
-__all__ = ["Blobs", "ChunkTable", "ShadowProvider", "decoding_threads", "make_shadow"]
+__all__ = [
+    "Blobs",
+    "ChunkTable",
+    "ShadowProvider",
+    "decoding_threads",
+    "make_shadow",
+    "name_elements",
+]
 
 # Bytes of neighbouring blobs to read at once, gaps included, and the largest such gap.
 _AT_ONCE = 1 << 22
@@ -115,7 +122,7 @@ class ChunkTable:
         wanted, firsts = np.unique(numbers[order], return_index=True)
         self._fetch(wanted.tolist())
         found = np.empty(len(addresses), "<u8")
-        for number, here in zip(wanted.tolist(), np.split(order, firsts[1:]), strict=True):
+        for number, here in zip(wanted.tolist(), np.split(order, firsts)[1:], strict=True):
             found[here] = self._pieces[number][addresses[here] - number * _PIECE]
         return found
 
@@ -281,16 +288,22 @@ class Blobs:
             raise self._told(error) from None
 
     def _told(self, error: ChecksumError) -> ChecksumError:
-        """Return an error about a chunk that tells which elements are lost."""
-        state, index = self._state, self._axial.index(error.chunk)
-        box = elements_of_chunk(index, self.header.chunks, state.offset, state.shape)
-        text = ", ".join(f"{s.start}:{s.stop}" for s in box)
-        what = f"its elements are [{text}]"
-        if any(s.start == s.stop for s in box):
-            what = "it has no elements within the bounds"
-        told = ChecksumError(f"{error} in '{self.path}'; {what}; restore the file from a copy")
-        told.filename, told.chunk, told.box = self.path, error.chunk, box
-        return told
+        return name_elements(error, self.header, self._state, self._axial, self.path)
+
+
+def name_elements(
+    error: ChecksumError, header: Header, state: Superblock, axial: Axial, path: str
+) -> ChecksumError:
+    """Return an error about a chunk of a packed array that says which elements are lost."""
+    index = axial.index(error.chunk)
+    box = elements_of_chunk(index, header.chunks, state.offset, state.shape)
+    text = ", ".join(f"{s.start}:{s.stop}" for s in box)
+    what = f"its elements are [{text}]"
+    if any(s.start == s.stop for s in box):
+        what = "it has no elements within the bounds"
+    named = ChecksumError(f"{error} in '{path}'; {what}; restore the file from a copy")
+    named.filename, named.chunk, named.box = path, error.chunk, box
+    return named
 
 
 def _drop(address: int, chunk: memoryview | None) -> None:

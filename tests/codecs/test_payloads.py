@@ -342,6 +342,16 @@ def test_codecs_of_other_packages(halves, n):
         decode_into(memoryview(bytearray(8)), found.codec, 0, 0, memoryview(b"\x06halvesab\0"), 4)
 
 
+@pytest.mark.parametrize("error", [MemoryError, ModuleNotFoundError])
+def test_a_codec_that_cannot_work_does_not_mean_damage(halves, monkeypatch, error):
+    def decode(self, payload, size, itemsize):
+        raise error
+
+    monkeypatch.setattr(Halves, "decode", decode)
+    with pytest.raises(error):
+        decode_into(memoryview(bytearray(8)), CodecId.NAMED, 0, 0, memoryview(b"\x06halvesab"), 4)
+
+
 def test_a_codec_that_no_package_registers(halves):
     x = smooth(1000)
     found = encode(Codec("halves"), bytes_of(x), 4)

@@ -89,7 +89,7 @@ def test_chunks_are_written_as_they_come(origin):
 
 @pytest.mark.parametrize("error", [RemoteError(5, "reset"), CancelledError()])
 def test_chunks_that_do_not_come_are_fetched_anew(origin, error):
-    """Those of the batch that had come by then are kept; all others are asked for again."""
+    """Chunks that had come by then are kept; all others are asked for again."""
     origin.error = error
     chunks = Chunks(origin.shadow, SIZE, origin)
     chunks.ahead(np.array([1, 2, 3]))

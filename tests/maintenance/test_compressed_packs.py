@@ -287,6 +287,10 @@ def test_arrays_without_elements_or_axes(tmp_path):
         with xa.open(tmp_path / f"{n}.xap") as a:
             assert np.array_equal(a[...], x)
         assert xa.check(tmp_path / f"{n}.xap", data=True).ok
+        xa.unpack(tmp_path / f"{n}.xap", tmp_path / f"{n}")
+        with xa.open(tmp_path / f"{n}", "r+") as a:
+            assert np.array_equal(a[...], x)
+            assert a.shape == x.shape
 
 
 @pytest.mark.parametrize("threads", [1, 2])

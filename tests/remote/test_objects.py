@@ -115,6 +115,8 @@ def test_ranges_come_one_by_one(web, locate):
     reading = found.start([5000, 0, 10_000], [10, 10, 0])
     assert list(reading.arrivals([2, 1])) == [[(2, b"")], [(1, DATA[:10])]]
     assert list(reading.arrivals([0])) == [[(0, DATA[5000:5010])]]
+    with pytest.raises(CancelledError, match="taken already"):
+        list(reading.arrivals([0]))
 
 
 def test_threads_wait_for_ranges_of_their_own(web, locate):
