@@ -303,11 +303,6 @@ def _checked(
     if codec is not None:
         if path is None:
             raise ArgumentError("compression needs files; give a path, or leave it out")
-        if checksum:
-            raise ArgumentError(
-                "compressed arrays cannot have checksum=True yet; each frozen chunk has a checksum "
-                "of its own"
-            )
         header = header.freezing({"codec": str(codec), "freeze": str(freeze)})
     return path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
 

@@ -131,7 +131,7 @@ def _freeze(
             if now.held is not None:  # growth that may still be taken back
                 inside[:] = False
             chosen = taken[inside]
-            chosen = chosen[choose(chosen)]
+            chosen = _undamaged(array, chosen[choose(chosen)])
             if len(chosen):
                 words = _words(array, frozen, chosen)
                 with array._writers.committing:
@@ -145,6 +145,18 @@ def _freeze(
                         left = np.setdiff1d(taken, done)
         finally:
             return_changed(core, left)
+
+
+def _undamaged(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the raw chunks that match their checksums: blobs would hide damage (I11)."""
+    core: Any = array
+    store: Any = array._store
+    unknown = np.sort(np.array(core._unverified(addresses), np.int64))
+    if not len(unknown):
+        return addresses
+    left = np.union1d(*store.chunk_sums.unfit_chunks(unknown))
+    core._know(np.setdiff1d(unknown, left))
+    return np.setdiff1d(addresses, left)
 
 
 def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:

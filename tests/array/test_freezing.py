@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import extarray as xa
-from extarray.errors import ArgumentError, ReadOnlyError
+from extarray.errors import ArgumentError, ChecksumError, ReadOnlyError
 
 
 @pytest.fixture(params=["mmap", "pread"])
@@ -87,11 +87,30 @@ def test_readers_follow(tmp_path, engine):
         np.testing.assert_array_equal(r[...], x)
 
 
+def test_damage_is_not_frozen(tmp_path, engine):
+    path = tmp_path / "a"
+    with xa.create(
+        path, (8, 4), int, chunks=(2, 4), compression="zlib", freeze="never", checksum=True
+    ) as a:
+        a[...] = np.arange(32).reshape(8, 4)
+    with open(f"{path}.xta", "r+b") as file:
+        file.seek(100)
+        file.write(b"\xff")
+    with xa.open(path, "r+", engine=engine) as a:
+        assert a.freeze() == 3
+        assert frozen_chunks(a) == [0, 2, 3]
+        with pytest.raises(ChecksumError, match=r"2:4"):
+            a[2, 0] = 5
+        assert a[4, 1] == 17
+    found = xa.check(path, data=True)
+    assert [problem.boxes for problem in found.problems if problem.severity == "error"] == [
+        ((slice(2, 4), slice(0, 4)),)
+    ]
+
+
 def test_what_cannot_be_compressed_says_so(tmp_path):
     with pytest.raises(ArgumentError, match="needs files"):
         xa.create(None, 3, compression="zlib")
-    with pytest.raises(ArgumentError, match="checksum"):
-        xa.create(tmp_path / "a", 3, compression="zlib", checksum=True)
     with pytest.raises(ArgumentError, match="freeze"):
         xa.create(tmp_path / "a", 3, compression="zlib", freeze="soon")
     with pytest.raises(ArgumentError, match="no codec 'zip'"):
@@ -116,17 +135,19 @@ class Freezing(RuleBasedStateMachine):
         policy=st.sampled_from(["never", "close", "behind"]),
         sparse=st.booleans(),
         fill=st.sampled_from([0, 7]),
+        checksum=st.booleans(),
     )
-    def create(self, shape, policy, sparse, fill):
+    def create(self, shape, policy, sparse, fill, checksum):
         self.folder = tempfile.TemporaryDirectory()
         self.path = f"{self.folder.name}/a"
         self.fill, self.n = fill, 0
         self.a = xa.create(
             self.path, shape, "i4", chunks=(2, 3), compression="zlib", freeze=policy,
-            fill_value=fill, sparse=sparse, engine=self.engine,
+            fill_value=fill, sparse=sparse, checksum=checksum, engine=self.engine,
         )  # fmt: skip
         self.x = np.full(shape, fill, "i4")
-        self.reader = xa.open(self.path, engine=self.engine)
+        self.verify = "read" if checksum else "write"
+        self.reader = xa.open(self.path, engine=self.engine, verify=self.verify)
 
     def new(self, shape):
         self.n += 1
@@ -178,7 +199,9 @@ class Freezing(RuleBasedStateMachine):
     @rule()
     def open_again(self):
         self.a.close()
-        self.a = xa.open(self.path, "r+", engine=self.engine)
+        found = xa.check(self.path, data=True)
+        assert found.ok, found
+        self.a = xa.open(self.path, "r+", engine=self.engine, verify=self.verify)
 
     @rule()
     def follow(self):
