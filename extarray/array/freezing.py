@@ -12,17 +12,20 @@ import errno
 import threading
 import time
 import weakref
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray._core._transfers import freeze_taken, return_changed, take_changed
+from extarray.array import life
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
 from extarray.common.errors import StorageError
 from extarray.common.limits import limits
+from extarray.common.on_error import OnError
 from extarray.common.system import after_fork_in_child
 from extarray.common.threads import run_together
 from extarray.format.blobs import FILL
@@ -38,8 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ["freeze", "freeze_at_end", "notice", "thaw"]
 
-# Most chunks of a round, and seconds between looks whether a write has ended.
-_MOST, _PAUSE = 1 << 12, 0.001
+# Most chunks of a round; most bytes of them, unless one has more; seconds between looks whether a
+# write has ended.
+_MOST, _ROUND_BYTES, _PAUSE = 1 << 12, 1 << 24, 0.001
 # Seconds from a growth to the look at what it has left behind.
 _DELAY = 0.02
 
@@ -49,11 +53,14 @@ def freeze(array: Living) -> int:
     core: Any = array
     frozen = _table(array)
     with array._writers.committing:
-        size = _data_bytes(array)
-        everything = np.arange(chunks_before(size, array.chunk_bytes))
-        raw = everything[frozen.entries(everything) == 0]
+        with frozen.encoding:
+            pass  # let a round in the background end
+        n_frozen = _finish_rounds(array, frozen)
+        addresses = np.arange(chunks_before(_data_bytes(array), array.chunk_bytes))
+        raw = addresses[frozen.entries(addresses) == 0]
         return_changed(core, raw)
-        return _freeze(array, frozen, lambda addresses: np.ones(len(addresses), bool), True)
+        everything = partial(np.ones_like, dtype=bool)
+        return n_frozen + _freeze(array, frozen, everything, True)
 
 
 def freeze_at_end(array: Living) -> None:
@@ -77,6 +84,11 @@ def _freeze_behind(array: Living) -> None:
         return _are_complete(array, addresses) & ~np.isin(addresses, list(frozen.thawed))
 
     _freeze(array, frozen, choose, False)
+    if frozen.bytes_to_free >= limits.unfreed_bytes:
+        # Bring most to the disk while appends go on: a flush stops them.
+        now: Any = array._store.now
+        now.data.datasync()
+        life.flush(array)
 
 
 def thaw(array: Living) -> None:
@@ -110,41 +122,72 @@ def _freeze(
 
     `waits`: a write under way is awaited; otherwise it ends the work.
     """
-    core: Any = array
-    now = array._store.now
     first, n_frozen = 0, 0
-    most = max(1, min(_MOST, config.max_memory // (4 * array.chunk_bytes)))
     while True:
-        renewals = frozen.renewals
-        taken = take_changed(core, first, most)
-        if taken is None:
+        with frozen.encoding:
+            found = _encode_round(array, frozen, choose, first)
+        if found is None:
             if not waits:
                 return n_frozen
             time.sleep(_PAUSE)
             continue
-        if not len(taken):
+        if not len(found):
             return n_frozen
-        first = int(taken[-1]) + 1
+        first = int(found[-1]) + 1
+        with array._writers.committing:
+            n_frozen += _finish_rounds(array, frozen)
+
+
+def _encode_round(
+    array: Living,
+    frozen: Frozen,
+    choose: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
+    first: int,
+) -> NDArray[np.int64] | None:
+    """Take chunks from the address `first` on, and encode those that are chosen.
+
+    Return the taken ones; None during a write.
+    """
+    core: Any = array
+    now, size = array._store.now, array.chunk_bytes
+    renewals = frozen.renewals
+    taken = take_changed(core, first, max(1, min(_MOST, _ROUND_BYTES // size)))
+    if taken is None or not len(taken):
+        return taken
+    with OnError(return_changed, core, taken):
+        inside = taken < chunks_before(_data_bytes(array), size)
+        if now.held is not None:  # growth that may still be taken back
+            inside[:] = False
+        chosen = taken[inside]
+        chosen = _undamaged(array, chosen[choose(chosen)])
+        words = _words(array, frozen, chosen)
+    frozen.encoded.append((taken, chosen, words, renewals))
+    return taken
+
+
+def _finish_rounds(array: Living, frozen: Frozen) -> int:
+    """Give encoded chunks their words, unless they were written meanwhile; return their number.
+
+    The caller holds the lock for commits, so a thread that waits for it, to freeze what it has
+    encoded, finds this done.
+    """
+    core: Any = array
+    n_frozen = 0
+    while frozen.encoded:
+        taken, chosen, words, renewals = frozen.encoded.pop()
         left = taken
         try:
-            inside = taken < chunks_before(_data_bytes(array), array.chunk_bytes)
-            if now.held is not None:  # growth that may still be taken back
-                inside[:] = False
-            chosen = taken[inside]
-            chosen = _undamaged(array, chosen[choose(chosen)])
-            if len(chosen):
-                words = _words(array, frozen, chosen)
-                with array._writers.committing:
-                    if frozen.renewals == renewals and not array.closed:
-                        frozen.announce(chosen)
-                        decoded = now.decoded
-                        assert decoded is not None
-                        decoded.look()
-                        done = chosen[freeze_taken(core, chosen, words)]
-                        n_frozen += len(done)
-                        left = np.setdiff1d(taken, done)
+            if len(chosen) and frozen.renewals == renewals and not array.closed:
+                frozen.announce(chosen)
+                decoded = array._store.now.decoded
+                assert decoded is not None
+                decoded.look()
+                done = chosen[freeze_taken(core, chosen, words)]
+                n_frozen += len(done)
+                left = np.setdiff1d(taken, done)
         finally:
             return_changed(core, left)
+    return n_frozen
 
 
 def _undamaged(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -207,22 +250,22 @@ class _Worker:
     """A thread that freezes what the arrays of this process have left behind."""
 
     def __init__(self) -> None:
-        self._noticed: SimpleQueue[weakref.ref[Any]] = SimpleQueue()
-        self._waiting: set[int] = set()  # ids of arrays in the queue
+        self._noticed: SimpleQueue[tuple[int, weakref.ref[Any]]] = SimpleQueue()
+        self._waiting: set[int] = set()  # ids of arrays in the queue, as they may have no hash
         threading.Thread(target=self._run, name="extarray-freezer", daemon=True).start()
 
     def notice(self, array: Any) -> None:
         """Look at an array soon."""
         if id(array) not in self._waiting:
             self._waiting.add(id(array))
-            self._noticed.put(weakref.ref(array))
+            self._noticed.put((id(array), weakref.ref(array)))
 
     def _run(self) -> None:
         while True:
-            found = self._noticed.get()
+            number, found = self._noticed.get()
             time.sleep(_DELAY)
             array = found()
-            self._waiting.discard(id(array))
+            self._waiting.discard(number)
             if array is not None and not array.closed:
                 # What cannot be frozen now stays raw; an error that lasts shows at the next write.
                 with contextlib.suppress(Exception):

@@ -42,6 +42,8 @@ class Limits:
     compared_bytes: int = 1 << 26
     #: Bytes to append in one step, while other writers wait.
     append_at_once: int = 1 << 20
+    #: Bytes of raw places of frozen chunks that wait for a flush, which makes holes of them.
+    unfreed_bytes: int = 1 << 28
     # -- rechunking and repair -------------------------------------------------------------------
     #: Bytes of a step, if memory allows: smaller calls cost more than their copying, and a larger
     #: step has left the caches when it is written.

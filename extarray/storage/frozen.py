@@ -118,6 +118,10 @@ class FrozenTable:
         Chunks that this session has thawed.
     renewals : int
         How many times chunks outside the bounds were made ready for growth.
+    encoding : Lock
+        Held while chunks are taken and encoded.
+    encoded : list
+        Rounds of chunks that wait for their words.
     forget : callable or None
         Called with addresses before their raw bytes become holes.
     """
@@ -129,6 +133,9 @@ class FrozenTable:
         self._block = block
         self.forget: Callable[[NDArray[np.int64]], object] | None = None
         self.renewals = 0
+        self.encoding = threading.Lock()
+        self.encoded: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64], int]]
+        self.encoded = []
         self._next: FrozenTable | None = None  # the table of this writer's later metadata
         self.thawed: set[int] = set()
         self.extents: list[memoryview] = []
@@ -403,6 +410,11 @@ class FrozenTable:
     def is_settled(self) -> bool:
         """True if all words are on the disk, and no frozen chunk has raw bytes left."""
         return not (self._dirty or self._unpunched or self._synced)
+
+    @property
+    def bytes_to_free(self) -> int:
+        """Bytes of raw places that the next flush makes holes of."""
+        return len(self._unpunched) * self._header.chunk_bytes
 
     def note_renewal(self) -> None:
         """Count that chunks outside the bounds are made ready for growth."""
@@ -772,6 +784,7 @@ class FrozenTable:
             new._synced, new._synced_end = dict(self._synced), self._synced_end
             new._settled = set(self._settled)
             new.thawed, new.renewals = self.thawed, self.renewals
+            new.encoding, new.encoded = self.encoding, self.encoded
             # Other threads may have thawed chunks since the words were copied, and still do.
             addresses = np.array(sorted(self._dirty), np.int64)
             new._store(addresses, self.entries(addresses), 0)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
+    from threading import Lock
 
     import numpy as np
     from numpy.typing import NDArray
@@ -167,6 +168,8 @@ class Frozen(Protocol):
     # For those who read and write: the words, by address, and the number that tells of holes.
     extents: list[memoryview]
     freezes: Counter
+    encoding: Lock
+    encoded: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64], int]]
     forget: Callable[[NDArray[np.int64]], object] | None
 
     @property
@@ -197,6 +200,8 @@ class Frozen(Protocol):
     def note_renewal(self) -> None: ...
     @property
     def is_settled(self) -> bool: ...
+    @property
+    def bytes_to_free(self) -> int: ...
     @property
     def thawed(self) -> set[int]: ...
     def refresh(self) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import extarray as xa
+from extarray.array import freezing
+from extarray.codecs import payloads
+from extarray.common.limits import limits
 from extarray.errors import ArgumentError, ChecksumError, ReadOnlyError
 
 
@@ -85,6 +89,36 @@ def test_readers_follow(tmp_path, engine):
         np.testing.assert_array_equal(r[...], x)
         a.flush()
         np.testing.assert_array_equal(r[...], x)
+
+
+def test_space_is_given_back_while_an_array_grows(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "unfreed_bytes", 1 << 18)
+    x = np.arange(1 << 14, dtype="i8").reshape(64, -1)
+    with xa.create(tmp_path / "a", (0, 256), "i8", chunks=(8, 64), compression="zlib") as a:
+        for _ in range(200):
+            a.append(x)
+            if disk_bytes(tmp_path / "a") < a.nbytes // 2:
+                break
+            time.sleep(0.01)
+        else:
+            pytest.fail("raw bytes of frozen chunks keep their space")
+
+
+def test_no_chunk_is_encoded_twice(tmp_path, monkeypatch):
+    encoded = []
+
+    def encode(codec, chunk, itemsize):
+        encoded.append(bytes(chunk[:8]))
+        time.sleep(0.002)
+        return payloads.encode(codec, chunk, itemsize)
+
+    monkeypatch.setattr(freezing, "encode", encode)
+    monkeypatch.setattr(freezing, "_DELAY", 0)
+    monkeypatch.setattr(freezing, "_ROUND_BYTES", 1 << 14)
+    with xa.create(tmp_path / "a", (0, 16), "i8", chunks=(8, 16), compression="zlib") as a:
+        for i in range(0, 800, 16):
+            a.append(np.arange(256).reshape(16, 16) + 16 * i)
+    assert len(encoded) == len(set(encoded)) == 100
 
 
 def test_damage_is_not_frozen(tmp_path, engine):
