@@ -12,8 +12,9 @@ from uuid import uuid4
 
 import numpy as np
 
+from extarray.array.encodings import encoded_like
 from extarray.array.facts import Stored
-from extarray.common.arguments import check_flag, check_progress
+from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -67,6 +68,7 @@ __all__ = [
 
 _later = LazyImports(
     {
+        "extarray.array.freezing": "freeze_at_end",
         "extarray.maintenance.transform": "Transformation passes_between",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
         "pathlib": "Path",
@@ -86,6 +88,7 @@ class Copied(Stored, Protocol):
         *,
         checksum: bool | None = None,
         sparse: bool | None = None,
+        compression: Any = NOT_GIVEN,
         progress: Reported = True,
     ) -> Any: ...
     def _verified(self) -> Any: ...
@@ -118,6 +121,7 @@ def copy(
     order: Order | Literal["A", "K"] = "K",
     checksum: bool | None = None,
     sparse: bool | None = None,
+    compression: Any = NOT_GIVEN,
     progress: Reported = True,
 ) -> Any:
     """Copy into a fresh array of one segment; see `ExtArray.copy`."""
@@ -130,17 +134,18 @@ def copy(
         )
     if checksum and path is None:
         raise ArgumentError("checksum=True needs files; give a path")
-    header = array._store.now.header
+    old = array._store.now.header
     if checksum is None:
-        checksum = header.checksum and path is not None
+        checksum = old.checksum and path is not None
     source = array._verified()  # held, as other threads may move the bounds
     shape = source.shape
-    header = header.renewed(
-        chunks=header.chunks if chunks is None else check_chunks(chunks, shape, array.itemsize),
-        order=header.order if order in ("A", "K") else check_order(order),
+    header = old.renewed(
+        chunks=old.chunks if chunks is None else check_chunks(chunks, shape, array.itemsize),
+        order=old.order if order in ("A", "K") else check_order(order),
         checksum=bool(checksum),
-        sparse=is_sparse(header.sparse, sparse, path),
+        sparse=is_sparse(old.sparse, sparse, path),
     )
+    header = encoded_like(header, old, compression, NOT_GIVEN, path)
     passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
     made, attrs = Made(array._plain_kind()), _attrs_of_copy(array)
     options = {"growth": array._store.now.growth, "what": "copy"}
@@ -194,6 +199,11 @@ class Made:
         """Open an array without waiting for its writer."""
         return self._kind._open(path, mode, 0, "auto")
 
+    def complete(self, array: Any) -> None:
+        """Freeze chunks of an array that has all of its elements, if it is compressed."""
+        if array._store.now.frozen is not None:
+            _later.freeze_at_end(array)
+
     def store(self, array: Any) -> Any:
         """Return the store of an array."""
         return array._store
@@ -210,12 +220,15 @@ def repack(
     *,
     checksum: bool | None = None,
     sparse: bool | None = None,
+    compression: Any = NOT_GIVEN,
     progress: Reported = True,
 ) -> Any:
     """Write the elements into a fresh array in files; see `ExtArray.repack`."""
     if path is None:
         raise ArgumentTypeError("repack needs a path; copy() makes an array in memory")
-    return array.copy(path, checksum=checksum, sparse=sparse, progress=progress)
+    return array.copy(
+        path, checksum=checksum, sparse=sparse, compression=compression, progress=progress
+    )
 
 
 def reduced(array: Copied) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from extarray.cli._command import (
+    COMPRESSION,
     JSON,
     OVERWRITE,
     SPARSE,
@@ -21,6 +22,7 @@ from extarray.cli._command import (
     array_path,
     axis_of,
     choice,
+    codec_of,
     command,
     flag,
     integers,
@@ -237,6 +239,7 @@ def _nested(rows: list[tuple[int, _Entry]]) -> list[dict[str, Any]]:
     choice("--order", ORDERS, "order of the elements in a chunk"),
     flag("--checksum", "keep a checksum of each chunk (default: as SRC does)"),
     SPARSE,
+    COMPRESSION,
     details="DST appears when the copy is complete.  It may be an existing folder.",
 )
 def copy(
@@ -246,13 +249,20 @@ def copy(
     order: str | None,
     checksum: bool,
     sparse: bool | None,
+    compression: str | None,
 ) -> None:
     """Copy an array."""
     with opened(source) as a, wrong_calls():
         shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
         path = _target(a, target)
-        new = a.copy(path, shape, order=order or "K", checksum=checksum or None, sparse=sparse)
-        new.close()
+        a.copy(
+            path,
+            shape,
+            order=order or "K",
+            checksum=checksum or None,
+            sparse=sparse,
+            **codec_of(compression),
+        ).close()
 
 
 def _target(a: Any, target: str) -> str:
@@ -304,12 +314,7 @@ def mv(source: str, target: str, overwrite: bool) -> None:
         type=axis_of,
         default="address",
     ),
-    option(
-        "--compression",
-        "CODEC",
-        "compress the chunks: zstd, lz4, zlib or auto, with a level and a filter, as in zstd:5 or "
-        "lz4:shuffle",
-    ),
+    COMPRESSION,
     OVERWRITE,
     details="FILE is an uncompressed ZIP file, usually with the suffix .xap, which appears when it "
     "is complete; - writes to standard output.  Chunks along a curve (hilbert, morton) need fewer "
@@ -321,7 +326,7 @@ def pack(
     """Pack an array or a group."""
     import extarray as xa
 
-    how: Any = {"order": order, "compression": compression}
+    how: Any = {"order": order, **codec_of(compression)}
     with opened_group(source) if is_group(source) else opened(source) as whole, wrong_calls():
         if target != "-":
             xa.pack(whole, target, overwrite=overwrite, **how)

@@ -67,6 +67,7 @@ def from_geotiff(
     mask_and_scale: bool = False,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -88,6 +89,8 @@ def from_geotiff(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -145,6 +148,7 @@ def from_geotiff(
         mask_and_scale=mask_and_scale,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
         progress=progress,
         max_result=max_result,
     )

@@ -174,6 +174,7 @@ def map_hdf5(
     chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
@@ -196,6 +197,8 @@ def map_hdf5(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -246,6 +249,7 @@ def map_hdf5(
         chunks=chunks,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
         progress=progress,
         max_result=max_result,
     )
@@ -259,6 +263,7 @@ def map_netcdf(
     chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
@@ -281,6 +286,8 @@ def map_netcdf(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -338,6 +345,7 @@ def map_netcdf(
         chunks=chunks,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
         progress=progress,
         max_result=max_result,
     )
@@ -351,6 +359,7 @@ def _mapped(
     chunks: Any = None,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
@@ -363,6 +372,7 @@ def _mapped(
             chunks,
             overwrite=overwrite,
             sparse=sparse,
+            compression=compression,
             progress=progress,
             guard=binding.guard,
             what=line_of("map", form.title, file, name),

@@ -98,6 +98,7 @@ def from_mat(
     mat_dtype: bool = False,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -122,6 +123,8 @@ def from_mat(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -176,6 +179,7 @@ def from_mat(
         chunks=chunks,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
         progress=progress,
         max_result=max_result,
     )

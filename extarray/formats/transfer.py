@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.creation import NOT_GIVEN, fill_bytes, filled
-from extarray.common.arguments import check_flag, check_progress
+from extarray.array.creation import fill_bytes, filled
+from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
 from extarray.common.progress import Progress
@@ -378,6 +378,7 @@ def load(
     mask_and_scale: bool = False,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
     progress: Reported = True,
     guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     what: str = "import",
@@ -399,6 +400,8 @@ def load(
     overwrite : bool
     sparse : bool, optional
         Leave holes for zeros; None: if the file or the source has holes.
+    compression : str, int, Codec or None
+        As for `create`.
     progress : bool or callable
     guard : callable
         Returns a context manager for each read, which translates errors of the source's library.
@@ -468,6 +471,7 @@ def load(
         fill_value=fill,
         overwrite=check_flag(overwrite, "overwrite"),
         sparse=holes,
+        compression=compression,
         attrs=attrs,
         dims=given.dims,
     ) as new:
@@ -782,6 +786,7 @@ class Format:
         mask_and_scale: bool = False,
         overwrite: bool = False,
         sparse: bool | None = None,
+        compression: Any = None,
         progress: Reported = True,
         max_result: int | str | None = None,
         **options: Any,
@@ -804,6 +809,8 @@ class Format:
             Replace an existing pair.
         sparse : bool, optional
             Leave holes for zeros, as for `create`; None: if parts of the file were never written.
+        compression : str, int, Codec or None
+            Codec of the new array, as for `create`; all chunks are frozen at the end.
         progress : bool or callable
             Show progress on a terminal or in a notebook; or a function that is called with the
             bytes done and the total bytes.
@@ -825,6 +832,7 @@ class Format:
                 mask_and_scale=mask_and_scale,
                 overwrite=overwrite,
                 sparse=sparse,
+                compression=compression,
                 progress=progress,
                 guard=guard,
                 what=line_of("from", self.title, file, name),

@@ -78,6 +78,9 @@ class Arrays(Protocol):
     def open(self, path: Path, mode: str) -> Any:
         """Open an array, without waiting for its writer."""
 
+    def complete(self, array: Any) -> None:
+        """Put an array that has all of its elements into its final form."""
+
     def store(self, array: Any) -> FileStore:
         """Return the store of an array."""
 
@@ -170,6 +173,7 @@ class Transformation:
         try:
             new = self._pass_by_pass(paths, first, new)
             with OnError(new.close):
+                self.arrays.complete(new)
                 self.check(new)
                 store = self.arrays.store(new)
                 store.set_attrs(self.attrs)

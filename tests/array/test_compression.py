@@ -1,0 +1,192 @@
+"""The keyword `compression`, wherever an array comes to the disk."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+
+import extarray as xa
+from extarray.errors import ArgumentError
+
+X = np.arange(24 * 32, dtype="f4").reshape(24, 32)
+
+
+def codec(a):
+    """Return the codec of an array, and whether all of its chunks are frozen."""
+    frozen = a._store.now.frozen
+    if frozen is None:
+        return None, False
+    return str(frozen.codec), len(frozen.frozen(0, a.axial.size)) == a.axial.size
+
+
+@pytest.fixture
+def source(tmp_path):
+    with xa.from_array(
+        X, tmp_path / "source", chunks=8, compression="lz4:shuffle", freeze="close"
+    ) as a:
+        yield a
+
+
+def _from_npy(path, tmp_path, **options):
+    np.save(tmp_path / "x.npy", X)
+    return xa.from_npy(tmp_path / "x.npy", path=path, chunks=8, **options)
+
+
+def _fromfile(path, tmp_path, **options):
+    X.tofile(tmp_path / "x.raw")
+    return xa.fromfile(tmp_path / "x.raw", "f4", shape=(-1, 32), path=path, chunks=8, **options)
+
+
+def _in_place(path, source, **options):
+    source.copy(path).close()
+    return xa.rechunk(path, chunks=5, in_place=True, **options)
+
+
+def _in_group(path, **options):
+    with xa.open_group(path, "w") as group:
+        group.create("inner/a", X.shape, "f4", chunks=8, **options)[...] = X
+    return xa.open(path / "inner/a")
+
+
+WAYS = {
+    "from_array": lambda path, source, tmp, **how: xa.from_array(X, path, 8, **how),
+    "from_array of ours": lambda path, source, tmp, **how: xa.from_array(source, path, 8, **how),
+    "copy": lambda path, source, tmp, **how: source.copy(path, **how),
+    "repack": lambda path, source, tmp, **how: source.repack(path, **how),
+    "rechunk": lambda path, source, tmp, **how: source.rechunk(5, path, **how),
+    "rechunk of a view": lambda path, source, tmp, **how: xa.rechunk(
+        source.lazy[:, :], path, chunks=5, **how
+    ),
+    "rechunk in place": lambda path, source, tmp, **how: _in_place(path, source, **how),
+    "from_npy": lambda path, source, tmp, **how: _from_npy(path, tmp, **how),
+    "fromfile": lambda path, source, tmp, **how: _fromfile(path, tmp, **how),
+    "group": lambda path, source, tmp, **how: _in_group(path, **how),
+}
+KEPT = {"copy", "repack", "rechunk", "rechunk of a view", "rechunk in place"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_chunks_are_frozen_in_the_end(source, tmp_path, way):
+    with WAYS[way](tmp_path / "b", source, tmp_path, compression="zlib:6:shuffle") as b:
+        assert codec(b) == ("zlib:6:shuffle", True)
+        np.testing.assert_array_equal(b[...], X)
+    with xa.open(b.path, verify="read") as b:
+        np.testing.assert_array_equal(b[...], X)
+    assert xa.check(b.path, data=True).ok
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_copies_keep_the_codec_unless_told_otherwise(source, tmp_path, way):
+    with WAYS[way](tmp_path / "b", source, tmp_path) as b:
+        assert codec(b) == (("lz4:shuffle", True) if way in KEPT else (None, False))
+        if way in KEPT:
+            assert b._store.now.frozen.policy == "close"
+    with WAYS[way](tmp_path / "c", source, tmp_path, compression=None) as c:
+        assert codec(c) == (None, False) and not (tmp_path / "c.xtz").exists()
+        np.testing.assert_array_equal(c[...], X)
+
+
+def test_copies_in_memory_are_not_compressed(source):
+    for made in (source.copy(), source.rechunk(5), xa.create(None, like=source)):
+        assert made.shape == X.shape and codec(made) == (None, False)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda a, **how: xa.create(None, 3, **how),
+        lambda a, **how: xa.zeros(3, **how),
+        lambda a, **how: xa.ones(3, **how),
+        lambda a, **how: xa.empty(3, **how),
+        lambda a, **how: xa.full(3, 1, **how),
+        lambda a, **how: xa.from_array(X, **how),
+        lambda a, **how: a.copy(**how),
+        lambda a, **how: a.rechunk(5, **how),
+        lambda a, **how: _from_npy(None, a.path.parent, **how),
+        lambda a, **how: _fromfile(None, a.path.parent, **how),
+    ],
+)
+def test_arrays_in_memory_refuse_a_codec_by_name(source, make):
+    with pytest.raises(ArgumentError, match="compression needs files; give a path"):
+        make(source, compression="zlib")
+
+
+@pytest.mark.parametrize("make", [xa.zeros, xa.ones, xa.empty])
+def test_arrays_of_one_value(tmp_path, make):
+    with make((4, 6), path=tmp_path / "a", compression="gzip") as a:
+        assert str(a._store.now.frozen.codec) == "zlib"
+    with xa.full((4, 6), 7, path=tmp_path / "b", compression=xa.Codec("lz4", 3)) as b:
+        assert str(b._store.now.frozen.codec) == "lz4:3"
+
+
+def test_likeness(source, tmp_path):
+    with xa.create(tmp_path / "b", like=source) as b:
+        assert (str(b._store.now.frozen.codec), b._store.now.frozen.policy) == (
+            "lz4:shuffle",
+            "close",
+        )
+    with xa.create(tmp_path / "c", like=source.lazy[3:], compression="zlib") as c:
+        assert str(c._store.now.frozen.codec) == "zlib"
+    with xa.from_array(X, tmp_path / "d", like=source, compression=None) as d:
+        assert codec(d) == (None, False)
+    with xa.from_array(X, tmp_path / "e", like=source) as e:
+        assert codec(e) == ("lz4:shuffle", True)
+
+
+@pytest.mark.parametrize("compression", ["zstd:5:shuffle", None])
+def test_copies_of_packed_arrays_keep_their_codec(source, tmp_path, compression):
+    pytest.importorskip("backports.zstd")
+    xa.pack(source, tmp_path / "a.xap", compression=compression)
+    with xa.open(tmp_path / "a.xap") as packed, packed.copy(tmp_path / "b") as b:
+        np.testing.assert_array_equal(b[...], X)
+        assert codec(b) == (compression, compression is not None)
+
+
+def test_codecs_of_h5py(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        wanted = {
+            "zlib:4:shuffle": {"compression": "gzip", "shuffle": True, "fletcher32": True},
+            "zlib:9": {"compression": "gzip", "compression_opts": 9},
+            None: {},
+            "none that we have": {"compression": "lzf"},
+        }
+        for number, (name, options) in enumerate(wanted.items()):
+            dataset = file.create_dataset(f"x{number}", data=X, **options)
+            with xa.create(tmp_path / f"a{number}", like=dataset) as a:
+                encoding = a._store.now.header.encoding.get("codec")
+                assert encoding == (None if number > 1 else name)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_codecs_of_zarr(tmp_path, zarr_format):
+    from numcodecs import LZ4, Blosc, Zlib
+
+    of_two = {"zlib:7": Zlib(7), "lz4": LZ4(), "zstd:4:bitshuffle": Blosc("zstd", 4, 2)}
+    of_three = {
+        "zlib:7": zarr.codecs.GzipCodec(level=7),
+        "lz4:shuffle": zarr.codecs.BloscCodec(cname="lz4", shuffle="shuffle"),
+        None: None,
+    }
+    for number, (name, codecs) in enumerate((of_two if zarr_format == 2 else of_three).items()):
+        z = zarr.create_array(
+            zarr.storage.MemoryStore(), data=X, compressors=codecs, zarr_format=zarr_format
+        )
+        with xa.create(tmp_path / f"a{number}", like=z) as a:
+            assert a._store.now.header.encoding.get("codec") == name
+
+
+def test_checksums_and_codecs_exclude_each_other(tmp_path):
+    with xa.from_array(X, tmp_path / "a", checksum=True) as a:
+        with pytest.raises(ArgumentError, match="give checksum=False or compression=None"):
+            a.copy(tmp_path / "b", compression="zlib")
+        a.copy(tmp_path / "b", compression="zlib", checksum=False).close()
+    assert not (tmp_path / "b.rechunk-1.xmd").exists()
+
+
+def test_an_interrupted_rechunk_of_another_codec_is_not_taken_for_this_one(source, tmp_path):
+    xa.rechunk(source, tmp_path / "b", chunks=5, compression="zlib", resume=True).close()
+    xa.rechunk(source, tmp_path / "b", chunks=5, compression="gzip", resume=True).close()  # same
+    with pytest.raises(FileExistsError):
+        xa.rechunk(source, tmp_path / "b", chunks=5, compression="lz4", resume=True)
