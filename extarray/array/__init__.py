@@ -37,7 +37,8 @@ From the top down; each module uses only modules below it:
 ``resizing``
     A change of bounds: a transaction, carried out step by step or taken back whole.
 ``encodings``
-    Compression of a new array: as asked for, or that of the array whose elements it takes.
+    Compression of a new array: as asked for, or that of the array whose elements it takes; and
+    rounding, which makes elements compress.
 ``facts``
     Facts that the store of an array tells: mode, path, attributes, whether it may be used;
     `info`; and the protocol of a policy of writers.

@@ -1287,6 +1287,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         checksum: bool | None = None,
         sparse: bool | None = None,
         compression: Any = NOT_GIVEN,
+        significant_bits: int | None = None,
         progress: Reported = True,
     ) -> Self:
         """Copy into a fresh array: one segment, no history.
@@ -1306,6 +1307,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         compression : str, int, Codec or None
             A codec, as for `create`; all chunks are frozen at the end.  None: not compressed.
             Default: as this array, in files.
+        significant_bits : int, optional
+            Round floats of the copy, as for `from_array`; None: copy them as they are.
         progress : bool or callable
             Show how far the work has come, on a terminal or in a notebook; or a function, which is
             called with the bytes that are done, and with those in all.
@@ -1347,6 +1350,7 @@ class ExtArray(ArrayCore, NumpyMixin):
             checksum=checksum,
             sparse=sparse,
             compression=compression,
+            significant_bits=significant_bits,
             progress=progress,
         )
 

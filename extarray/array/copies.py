@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from extarray.array.encodings import encoded_like
+from extarray.array.encodings import encoded_like, rounding_of
 from extarray.array.facts import Stored
 from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
 from extarray.common.config import config
@@ -26,6 +26,7 @@ from extarray.common.errors import (
 )
 from extarray.common.lazy import LazyImports, Upward
 from extarray.common.on_error import OnError
+from extarray.format.attrs import decode_attrs
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
@@ -81,6 +82,8 @@ class Copied(Stored, Protocol):
 
     @property
     def _changes(self) -> int | None: ...
+    @property
+    def fill_value(self) -> Any: ...
     def read(self) -> NDArray[Any]: ...
     def copy(
         self,
@@ -89,6 +92,7 @@ class Copied(Stored, Protocol):
         checksum: bool | None = None,
         sparse: bool | None = None,
         compression: Any = NOT_GIVEN,
+        significant_bits: int | None = None,
         progress: Reported = True,
     ) -> Any: ...
     def _verified(self) -> Any: ...
@@ -122,6 +126,7 @@ def copy(
     checksum: bool | None = None,
     sparse: bool | None = None,
     compression: Any = NOT_GIVEN,
+    significant_bits: int | None = None,
     progress: Reported = True,
 ) -> Any:
     """Copy into a fresh array of one segment; see `ExtArray.copy`."""
@@ -148,7 +153,8 @@ def copy(
     header = encoded_like(header, old, compression, NOT_GIVEN, path)
     passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
     made, attrs = Made(array._plain_kind()), _attrs_of_copy(array)
-    options = {"growth": array._store.now.growth, "what": "copy"}
+    rounding = rounding_of(significant_bits, array.dtype, array.fill_value, decode_attrs(attrs))
+    options = {"growth": array._store.now.growth, "what": "copy", "rounding": rounding}
     elements, memory = elements_of(source), config.max_memory
     work = _later.Transformation(
         made, source, elements, shape, header, attrs, passes, memory, progress, **options

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.encodings import encoded
+from extarray.array.encodings import encoded, rounding_of
 from extarray.array.growth import as_source, write_source
 from extarray.array.h5py_compat import dtype_as_read, is_sparse, options_like, options_of
 from extarray.array.lazy import LazyView
@@ -711,6 +711,7 @@ def from_array(
     sparse: bool | None = None,
     compression: Any = NOT_GIVEN,
     freeze: Literal["behind", "close", "never"] | str = NOT_GIVEN,
+    significant_bits: int | None = None,
     like: Any = None,
     progress: Reported = True,
 ) -> ExtArray:
@@ -740,6 +741,9 @@ def from_array(
         As for `create`; all chunks are frozen at the end.  Default: that of `like`, or None.
     freeze : {"behind", "close", "never"}
         As for `create`.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, 1 to 23 of float32 or to 52 of float64, so
+        that they compress better; see Notes.  None: take them as they are.
     like : array, optional
         As for `create`, except for the shape, which is that of `x`.  Values are cast to its dtype
         by the rule ``same_kind``.
@@ -756,6 +760,12 @@ def from_array(
     -----
     The files get their names once they hold all elements: if reading `x` fails, or the process is
     killed meanwhile, an array that was to be overwritten is still there.
+
+    `significant_bits` loses what it rounds away, once: elements that are written later are stored
+    as they are.  The relative error is at most ``2**-(significant_bits + 1)``: about 0.4 % for 7
+    bits, 0.0005 % for 17.  NaN, infinities, the fill value, and elements that attributes declare as
+    missing (``"_FillValue"``, ``"missing_value"``, ``"nodata"``) stay.  Complex numbers are rounded
+    in both parts.
 
     Examples
     --------
@@ -806,16 +816,22 @@ def from_array(
     is_ours = isinstance(source, (ExtArray, LazyView))
     is_assigned = isinstance(source, (np.ndarray, Source)) and not is_ours
     with filled(path, overwrite=overwrite, **options) as new:
-        if is_assigned and not callable(progress) and not leaves_holes(new):
+        rounding = rounding_of(significant_bits, new.dtype, new.fill_value, new.attrs)
+
+        def write(target: Any, box: Any, values: Any) -> None:
+            write_fresh(target, box, values if rounding is None else rounding(values))
+
+        is_plain = rounding is None and not callable(progress) and not leaves_holes(new)
+        if is_assigned and is_plain:
             new[...] = source  # faster than in steps
             return new
         with _later.Progress(max(1, new.nbytes), "copy", progress) as line:
             if is_ours:
-                _later.fill(new, source, line.add)
+                _later.fill(new, source, line.add, rounding)
             elif is_assigned:
                 for box in tiles(new.shape, new.chunks, new.itemsize, limit=limits.progress_bytes):
-                    write_fresh(new, box, source[box])
+                    write(new, box, source[box])
                     line.add(prod(s.stop - s.start for s in box) * new.itemsize)
             else:
-                write_source(new, source, (0,) * new.ndim, new.shape, line.add, write_fresh)
+                write_source(new, source, (0,) * new.ndim, new.shape, line.add, write)
     return new

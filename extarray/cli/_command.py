@@ -20,6 +20,7 @@ from extarray.format.suffixes import METADATA, split_name
 from extarray.storage.filesystem import is_folder
 
 __all__ = [
+    "BITS",
     "COMPRESSION",
     "JSON",
     "OVERWRITE",
@@ -143,6 +144,12 @@ COMPRESSION = option(
     "CODEC",
     "compress the chunks: zstd, lz4, zlib or auto, with a level and a filter, as in zstd:5 or "
     "lz4:shuffle; none: do not, even if SRC is compressed",
+)
+BITS = option(
+    "--significant-bits",
+    "N",
+    "round floats to N bits of the mantissa, so that they compress better",
+    type=int,
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from extarray.cli._command import (
+    BITS,
     COMPRESSION,
     OVERWRITE,
     SPARSE,
@@ -231,6 +232,7 @@ def _piped() -> Source:
     flag("--mask-and-scale", "apply scale factor and offset, with NaN for missing values"),
     SPARSE,
     COMPRESSION,
+    BITS,
     option(
         "--max-result",
         "BYTES",
@@ -250,6 +252,7 @@ def import_(
     mask_and_scale: bool,
     sparse: bool | None,
     compression: str | None,
+    significant_bits: int | None,
     max_result: str | None,
     format_name: str | None,
     options: tuple[str, ...],
@@ -259,7 +262,9 @@ def import_(
     shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
     settings = _settings(options)
     # Formats of other packages may lack arguments: pass those that are given.
-    codec = codec_of(compression)
+    stored = codec_of(compression)
+    if significant_bits is not None:
+        stored["significant_bits"] = significant_bits
     if max_result is not None:
         settings["max_result"] = max_result
     if everything:
@@ -277,7 +282,7 @@ def import_(
                 path=path,
                 mask_and_scale=mask_and_scale,
                 overwrite=overwrite,
-                **(settings | codec),
+                **(settings | stored),
             ).close()
         return
     if source == "-":
@@ -291,7 +296,7 @@ def import_(
                 overwrite=overwrite,
                 sparse=sparse,
                 what=f"from {_STDIN}",
-                **codec,
+                **stored,
             ).close()
         return
     found, file, part = _located(source, format_name)
@@ -305,7 +310,7 @@ def import_(
             mask_and_scale=mask_and_scale,
             overwrite=overwrite,
             sparse=sparse,
-            **(settings | codec),
+            **(settings | stored),
         ).close()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from extarray.cli._command import (
+    BITS,
     COMPRESSION,
     JSON,
     OVERWRITE,
@@ -240,6 +241,7 @@ def _nested(rows: list[tuple[int, _Entry]]) -> list[dict[str, Any]]:
     flag("--checksum", "keep a checksum of each chunk (default: as SRC does)"),
     SPARSE,
     COMPRESSION,
+    BITS,
     details="DST appears when the copy is complete.  It may be an existing folder.",
 )
 def copy(
@@ -250,6 +252,7 @@ def copy(
     checksum: bool,
     sparse: bool | None,
     compression: str | None,
+    significant_bits: int | None,
 ) -> None:
     """Copy an array."""
     with opened(source) as a, wrong_calls():
@@ -261,6 +264,7 @@ def copy(
             order=order or "K",
             checksum=checksum or None,
             sparse=sparse,
+            significant_bits=significant_bits,
             **codec_of(compression),
         ).close()
 

@@ -81,6 +81,7 @@ def from_npy(
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -101,6 +102,9 @@ def from_npy(
         written.
     compression : str, int, Codec or None
         Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -141,6 +145,7 @@ def from_npy(
         overwrite=overwrite,
         sparse=sparse,
         compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )
@@ -313,6 +318,7 @@ def from_npz(
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -335,6 +341,9 @@ def from_npz(
         written.
     compression : str, int, Codec or None
         Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -373,6 +382,7 @@ def from_npz(
         overwrite=overwrite,
         sparse=sparse,
         compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )
@@ -581,6 +591,7 @@ def from_raw(
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -609,6 +620,9 @@ def from_raw(
         written.
     compression : str, int, Codec or None
         Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -653,6 +667,7 @@ def from_raw(
         overwrite=overwrite,
         sparse=sparse,
         compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )

@@ -175,6 +175,7 @@ def map_hdf5(
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
@@ -199,6 +200,9 @@ def map_hdf5(
         written.
     compression : str, int, Codec or None
         Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -250,6 +254,7 @@ def map_hdf5(
         overwrite=overwrite,
         sparse=sparse,
         compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )
@@ -264,6 +269,7 @@ def map_netcdf(
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
@@ -288,6 +294,9 @@ def map_netcdf(
         written.
     compression : str, int, Codec or None
         Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -346,6 +355,7 @@ def map_netcdf(
         overwrite=overwrite,
         sparse=sparse,
         compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )
@@ -360,6 +370,7 @@ def _mapped(
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
@@ -373,6 +384,7 @@ def _mapped(
             overwrite=overwrite,
             sparse=sparse,
             compression=compression,
+            significant_bits=significant_bits,
             progress=progress,
             guard=binding.guard,
             what=line_of("map", form.title, file, name),

@@ -125,6 +125,7 @@ def from_netcdf(
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> Any:
@@ -155,6 +156,9 @@ def from_netcdf(
         written.
     compression : str, int, Codec or None
         Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -212,6 +216,7 @@ def from_netcdf(
             overwrite=overwrite,
             sparse=sparse,
             compression=compression,
+            significant_bits=significant_bits,
             progress=progress,
             max_result=max_result,
         )
@@ -225,6 +230,7 @@ def from_netcdf(
         overwrite=overwrite,
         sparse=sparse,
         compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )

@@ -20,6 +20,7 @@ import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.array.creation import fill_bytes, filled
+from extarray.array.encodings import rounding_of
 from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
@@ -379,6 +380,7 @@ def load(
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     what: str = "import",
@@ -402,6 +404,8 @@ def load(
         Leave holes for zeros; None: if the file or the source has holes.
     compression : str, int, Codec or None
         As for `create`.
+    significant_bits : int, optional
+        As for `from_array`.
     progress : bool or callable
     guard : callable
         Returns a context manager for each read, which translates errors of the source's library.
@@ -480,8 +484,10 @@ def load(
             source = replace(source, mapped=False, parallel=True)
         passing = Passing()
 
+        rounding = rounding_of(significant_bits, dtype, new.fill_value, attrs)
+
         def put(box: Box, values: NDArray[Any]) -> int:
-            write_fresh(new, box, values)
+            write_fresh(new, box, values if rounding is None else rounding(values))
             return stored.itemsize * math.prod(values.shape)
 
         def move(box: Box) -> int:
@@ -787,6 +793,7 @@ class Format:
         overwrite: bool = False,
         sparse: bool | None = None,
         compression: Any = None,
+        significant_bits: int | None = None,
         progress: Reported = True,
         max_result: int | str | None = None,
         **options: Any,
@@ -811,6 +818,9 @@ class Format:
             Leave holes for zeros, as for `create`; None: if parts of the file were never written.
         compression : str, int, Codec or None
             Codec of the new array, as for `create`; all chunks are frozen at the end.
+        significant_bits : int, optional
+            Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as
+            they are.
         progress : bool or callable
             Show progress on a terminal or in a notebook; or a function that is called with the
             bytes done and the total bytes.
@@ -833,6 +843,7 @@ class Format:
                 overwrite=overwrite,
                 sparse=sparse,
                 compression=compression,
+                significant_bits=significant_bits,
                 progress=progress,
                 guard=guard,
                 what=line_of("from", self.title, file, name),

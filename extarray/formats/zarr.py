@@ -70,6 +70,7 @@ def from_zarr(
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> Any:
@@ -98,6 +99,9 @@ def from_zarr(
         written.
     compression : str, int, Codec or None
         Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -161,6 +165,7 @@ def from_zarr(
                 overwrite=overwrite,
                 sparse=sparse,
                 compression=compression,
+                significant_bits=significant_bits,
                 progress=progress,
                 max_result=max_result,
             )
@@ -173,6 +178,7 @@ def from_zarr(
         overwrite=overwrite,
         sparse=sparse,
         compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )

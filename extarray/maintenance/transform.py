@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.codecs.rounding import Rounding
     from extarray.common.arguments import Reported
     from extarray.format.header import Header
     from extarray.storage.file_store import FileStore
@@ -115,14 +116,16 @@ def passes_between(
     return plan_passes(task, budget, most, tables)
 
 
-def fill(new: Any, source: Any, tell: Callable[[int], None]) -> None:
+def fill(
+    new: Any, source: Any, tell: Callable[[int], None], rounding: Rounding | None = None
+) -> None:
     """Copy the elements of an array or view into a fresh array of its shape, in one pass.
 
     `tell` is called with the bytes moved since its last call.
     """
     in_memory, source = new.path is None, hold(source, verified=True)
     for p in passes_between(source, new.shape, new.chunks, new.dtype, None, in_memory, most=1):
-        crew = Crew(p, source, new, config.max_memory)
+        crew = Crew(p, source, new, config.max_memory, rounding)
         crew.move(p.templates(), lambda moved: tell(moved * new.itemsize))
 
 
@@ -144,6 +147,7 @@ class Transformation:
     ranks: int = 1  # processes that share the work
     what: str = "rechunk"  # label of the progress line
     like: tuple[str, str] | None = None  # files whose permissions those of the passes take
+    rounding: Rounding | None = None  # of the elements that come into the target
 
     def in_memory(self) -> Any:
         """Make the target in memory."""
@@ -151,7 +155,7 @@ class Transformation:
         new = self.arrays.create(None, self.shape, header, self.attrs, self.growth)
         with OnError(new.close), self.told() as progress:
             for p in self.passes:
-                self._move(p, self.source, new, progress)
+                self._move(p, self.source, new, progress, rounding=self.rounding)
             self.check(new)
         return new
 
@@ -351,17 +355,24 @@ class Transformation:
         if not self.passes:
             return
         p = self.passes[i]
+        rounding = self.rounding if i + 1 == len(self.passes) else None
         journal = self.journal(i, self.arrays.store(new))
         with OnError(journal.save_quietly):
-            self._move(p, source, new, progress, journal)
+            self._move(p, source, new, progress, journal, rounding)
         if i + 1 < len(self.passes):
             journal.finish()
 
     def _move(
-        self, p: Pass, source: Any, new: Any, progress: Progress, journal: Journal | None = None
+        self,
+        p: Pass,
+        source: Any,
+        new: Any,
+        progress: Progress,
+        journal: Journal | None = None,
+        rounding: Rounding | None = None,
     ) -> None:
         itemsize = new.dtype.itemsize
-        crew = Crew(p, hold(source, verified=True), new, self.memory)
+        crew = Crew(p, hold(source, verified=True), new, self.memory, rounding)
         templates = p.templates()
         first = 0 if journal is None else journal.done
         for template in itertools.islice(templates, first):

@@ -23,6 +23,7 @@ from extarray.streaming.mapped_pages import Passing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from extarray.codecs.rounding import Rounding
     from extarray.maintenance.rechunk_pass import Pass
     from extarray.streaming.blocks import Source
 
@@ -37,11 +38,18 @@ class Crew:
     Together their buffers stay within `memory`; each thread takes `Pass.memory`.
     """
 
-    def __init__(self, p: Pass, source: Source, target: Source, memory: int) -> None:
+    def __init__(
+        self,
+        p: Pass,
+        source: Source,
+        target: Source,
+        memory: int,
+        rounding: Rounding | None = None,
+    ) -> None:
         self.done = 0  # leading templates that are all done
         most = min(memory // p.memory, p.n_templates, p.bytes_written // limits.share_bytes)
         n = max(1, min(config.threads, most))
-        self._movers = [Mover(p, source, target) for _ in range(n)]
+        self._movers = [Mover(p, source, target, rounding) for _ in range(n)]
         self._lock = threading.Lock()
         self._ahead: set[int] = set()  # templates done beyond `done`
         self._elements = 0  # moved, but not yet reported

@@ -8,7 +8,7 @@ import pytest
 import zarr
 
 import extarray as xa
-from extarray.errors import ArgumentError
+from extarray.errors import ArgumentError, ArgumentTypeError, DTypeError
 
 X = np.arange(24 * 32, dtype="f4").reshape(24, 32)
 
@@ -190,3 +190,101 @@ def test_an_interrupted_rechunk_of_another_codec_is_not_taken_for_this_one(sourc
     xa.rechunk(source, tmp_path / "b", chunks=5, compression="gzip", resume=True).close()  # same
     with pytest.raises(FileExistsError):
         xa.rechunk(source, tmp_path / "b", chunks=5, compression="lz4", resume=True)
+
+
+def rounded(x, bits):
+    """Return floats of so many bits of the mantissa, the nearest ones."""
+    if x.dtype.kind == "c":
+        return rounded(x.real, bits) + 1j * rounded(x.imag, bits)
+    mantissa, exponent = np.frexp(x)
+    return np.ldexp(np.rint(np.ldexp(mantissa, bits + 1)), exponent - bits - 1).astype(x.dtype)
+
+
+class Slices:
+    """An object with shape, dtype and slicing."""
+
+    def __init__(self, x):
+        self.x, self.shape, self.dtype = x, x.shape, x.dtype
+
+    def __getitem__(self, key):
+        return self.x[key]
+
+
+def _of_hdf5(x, path, **how):
+    with h5py.File(path.parent / "x.h5", "w") as file:
+        return xa.from_hdf5(file.create_dataset("x", data=x, chunks=(5, 7)), path=path, **how)
+
+
+@pytest.mark.parametrize("dtype", ["f4", ">f8", "c8"])
+@pytest.mark.parametrize(
+    "bring",
+    [
+        xa.from_array,
+        lambda x, path, **how: xa.from_array(Slices(x), path, **how),
+        lambda x, path, **how: xa.from_array(xa.from_array(x, chunks=(4, 9)), path, 5, **how),
+        lambda x, path, **how: xa.from_array(x, path, sparse=True, compression="zlib", **how),
+        lambda x, path, **how: xa.from_array(xa.from_array(x).T, path, **how).T,
+        lambda x, path, **how: xa.from_array(x).copy(path, 5, **how),
+        _of_hdf5,
+    ],
+    ids=["ndarray", "slices", "ours", "sparse", "view", "copy", "hdf5"],
+)
+def test_floats_are_rounded_once_where_they_come_in(tmp_path, bring, dtype):
+    x = np.random.default_rng(5).normal(0, 1e3, (20, 30)).astype(dtype)
+    if dtype == "c8":
+        x = (x + 1j * x[::-1]).astype(dtype)
+    given = x.copy()
+    a = bring(x, tmp_path / "a", significant_bits=6)
+    np.testing.assert_array_equal(a[...], rounded(x, 6))
+    np.testing.assert_array_equal(x, given)
+    base = getattr(a, "base", a)
+    base[0, 0] = x[0, 0]  # no lasting property of the array
+    assert base[0, 0] == x[0, 0]
+    base.close()
+
+
+def test_missing_elements_are_not_rounded():
+    x = np.array([1.1, -9999, 1e20, 3.3, np.nan, np.inf, 7777], "f4")
+    attrs = {"missing_value": np.float32(1e20), "nodata": -9999}
+    a = xa.from_array(x, attrs=attrs, fill_value=7777, significant_bits=2)
+    np.testing.assert_array_equal(
+        a[...], np.array([1, -9999, 1e20, 3.5, np.nan, np.inf, 7777], "f4")
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "error", "words"),
+    [
+        ("i4", 7, DTypeError, "significant_bits rounds floats of 2, 4 or 8 bytes, not int32"),
+        ("f4", 0, ArgumentError, "significant_bits must be 1 to 23, not 0"),
+        ("f8", 53, ArgumentError, "must be 1 to 52"),
+        ("f8", 2.5, ArgumentTypeError, "significant_bits must be an int"),
+    ],
+)
+def test_bits_that_elements_do_not_have(tmp_path, dtype, bits, error, words):
+    x = np.zeros((6, 8), dtype)
+    for bring in (
+        xa.from_array,
+        lambda x, path, **how: xa.from_array(x).copy(path, **how),
+        _of_hdf5,
+    ):
+        with pytest.raises(error, match=words):
+            bring(x, tmp_path / "a", significant_bits=bits)
+        assert not (tmp_path / "a.xmd").exists()
+
+
+def test_a_whole_file_is_not_rounded(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = X
+    with pytest.raises(ArgumentError, match="coordinates too; name a single array"):
+        xa.from_hdf5(tmp_path / "x.h5", path=tmp_path / "a", significant_bits=7)
+
+
+def test_rounded_floats_compress(tmp_path):
+    x = np.random.default_rng(6).normal(280, 5, (200, 200)).astype("f4")
+    sizes = []
+    for bits in (None, 7):
+        path = tmp_path / f"a{bits}"
+        xa.from_array(x, path, compression="zlib:4:shuffle", significant_bits=bits).close()
+        sizes.append(path.with_suffix(".xtz").stat().st_size)
+    assert sizes[1] < sizes[0] / 2

@@ -859,6 +859,14 @@ class TestGroups:
                 assert (None if found is None else str(found.codec)) == wanted
                 np.testing.assert_array_equal(a[...], x if name != "created" else np.zeros((3, 4)))
 
+    def test_floats_are_rounded(self, tmp_path, done, run):
+        np.save(tmp_path / "x.npy", [1.1, 2.3])
+        done("import", tmp_path / "x.npy", tmp_path / "a", "--significant-bits", "2")
+        done("copy", tmp_path / "a", tmp_path / "b", "--significant-bits", "1")
+        assert [elements(tmp_path / name).tolist() for name in "ab"] == [[1.0, 2.5], [1.0, 2.0]]
+        found = run("copy", tmp_path / "a", tmp_path / "c", "--significant-bits", "90")
+        assert found.status == 2 and "must be 1 to 52" in found.err
+
     def test_a_packed_group_is_a_group_to_commands(self, group, tmp_path, done):
         file = tmp_path / "all.xap"
         done("attrs", group, "title=masts")

@@ -24,6 +24,7 @@ READ_LAST = {
     "overwrite": False,
     "sparse": None,
     "compression": None,
+    "significant_bits": None,
     "progress": True,
     "max_result": None,
 }
@@ -34,7 +35,15 @@ PLAIN = {"from_npy", "from_npz", "from_raw", "from_mat", "map_hdf5", "map_netcdf
 #: Functions that also make or write groups, which their docstrings mention.
 OF_GROUPS = {"from_hdf5", "from_netcdf", "from_zarr"}
 #: Parameters that every format describes in the same words.
-SAME = ["chunks", "sparse", "compression", "progress", "max_result", "selection"]
+SAME = [
+    "chunks",
+    "sparse",
+    "compression",
+    "significant_bits",
+    "progress",
+    "max_result",
+    "selection",
+]
 
 
 def functions():
