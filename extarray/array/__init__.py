@@ -36,12 +36,12 @@ From the top down; each module uses only modules below it:
     Chunks that growth has left behind, compressed on request, at close, or in the background.
 ``resizing``
     A change of bounds: a transaction, carried out step by step or taken back whole.
-``encodings``
-    Compression of a new array: as asked for, or that of the array whose elements it takes; and
-    rounding, which makes elements compress.
 ``facts``
     Facts that the store of an array tells: mode, path, attributes, whether it may be used;
     `info`; and the protocol of a policy of writers.
+``encodings``
+    Compression of a new array: as asked for, or that of the array whose elements it takes; and
+    rounding, which makes elements compress.
 
 May use: maintenance, selection, numpy_api, and the rooms below them.
 """

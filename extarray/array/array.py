@@ -407,9 +407,11 @@ class ExtArray(ArrayCore, NumpyMixin):
             number of elements that the grid has before the bounds, ``records`` the number of
             records of each axis, ``utilisation`` the share of allocated elements inside the bounds.
             An array on a server or in a bucket has ``requests`` and ``fetched_bytes``, those made
-            and received so far.  One that `pack` has compressed, or put in another order, has
-            ``compression``, ``chunk_order``, ``stored_bytes``, those that its chunks take, and
-            ``ratio``, the bytes of its elements divided by those.
+            and received so far.  A compressed one has ``compression``, ``stored_bytes``, those that
+            its chunks take on the disk, and ``ratio``, the bytes of its elements divided by those;
+            one that `pack` has written, ``chunk_order``; one that grows, ``freeze`` and
+            ``frozen_chunks``, their number.  Its ``file_bytes``, the length of ``.xta``, has holes
+            in it.
 
         Examples
         --------

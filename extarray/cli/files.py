@@ -69,7 +69,7 @@ class _Entry(NamedTuple):
         if self.error is not None:
             return {"name": self.name, "kind": "array", "error": self.error}
         keys = ["shape", "dtype", "chunks", "dims", "segments", "logical_bytes", "disk_bytes"]
-        keys += [key for key in ("compression", "ratio") if self.facts.get("compression")]
+        keys += [key for key in ("compression", "ratio", "frozen_chunks") if key in self.facts]
         return {"name": self.name, "kind": "array", **{key: self.facts[key] for key in keys}}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import h5py
 import numpy as np
 import pytest
@@ -288,3 +290,42 @@ def test_rounded_floats_compress(tmp_path):
         xa.from_array(x, path, compression="zlib:4:shuffle", significant_bits=bits).close()
         sizes.append(path.with_suffix(".xtz").stat().st_size)
     assert sizes[1] < sizes[0] / 2
+
+
+# -- how compressed arrays are shown -------------------------------------------------------------
+
+
+def disk_bytes(path):
+    return sum(os.stat(f"{path}{suffix}").st_blocks * 512 for suffix in (".xta", ".xtz"))
+
+
+def test_facts_tell_disk_usage_and_frozen_chunks(tmp_path):
+    x = np.arange(256 * 256, dtype="i4").reshape(256, 256)
+    path = tmp_path / "a"
+    with xa.create(
+        path, (0, 256), "i4", chunks=(64, 128), compression="zlib:1", freeze="close"
+    ) as a:
+        a.append(x)
+        facts = a.info()
+        assert facts["frozen_chunks"] == 0 and facts["freeze"] == "close"
+        assert facts["stored_bytes"] == facts["disk_bytes"] == disk_bytes(path) >= x.nbytes
+        assert "hollow" not in str(facts)
+    with xa.open(path, "r+") as a:
+        facts = a.info()
+        assert facts["frozen_chunks"] == 8 and facts["compression"] == "zlib:1"
+        assert facts["stored_bytes"] == facts["disk_bytes"] == disk_bytes(path) < x.nbytes // 2
+        assert facts["ratio"] == x.nbytes / facts["stored_bytes"]
+        assert facts["file_bytes"] >= x.nbytes
+        assert "hollow: `extarray copy`" in str(facts) and "frozen chunks    8" in str(facts)
+        assert ", zlib:1, '" in repr(a)
+        told = f"on disk, zlib:1, ratio {facts['ratio']:.2f}, 8 of 8 chunks frozen)"
+        assert told in a._repr_html_()
+        a[0, 0] = 9
+        assert a.info()["frozen_chunks"] == 7
+
+
+def test_arrays_without_compression_are_shown_as_ever(tmp_path):
+    with xa.from_array(X, tmp_path / "a") as a:
+        facts = a.info()
+        assert not {"compression", "frozen_chunks", "freeze", "ratio", "stored_bytes"} & set(facts)
+        assert "frozen" not in a._repr_html_() and "hollow" not in str(facts)

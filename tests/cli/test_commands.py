@@ -859,6 +859,18 @@ class TestGroups:
                 assert (None if found is None else str(found.codec)) == wanted
                 np.testing.assert_array_equal(a[...], x if name != "created" else np.zeros((3, 4)))
 
+    def test_compressed_arrays_are_listed_with_what_they_take(self, tmp_path, done):
+        x = np.arange(40_000, dtype="i4").reshape(200, 200)
+        xa.from_array(x, tmp_path / "a", chunks=(50, 100), compression="zlib:3").close()
+        facts = json.loads(done("info", tmp_path / "a", "--json"))
+        assert facts["disk_bytes"] < x.nbytes < facts["file_bytes"]
+        listed = done("ls", tmp_path)
+        assert f"zlib:3, ratio {facts['ratio']:.2f}, 8 of 8 chunks frozen" in listed
+        (entry,) = json.loads(done("ls", tmp_path, "--json"))
+        for key in ("compression", "ratio", "frozen_chunks", "disk_bytes"):
+            assert entry[key] == facts[key]
+        assert "cp` of GNU" in done("info", tmp_path / "a")
+
     def test_floats_are_rounded(self, tmp_path, done, run):
         np.save(tmp_path / "x.npy", [1.1, 2.3])
         done("import", tmp_path / "x.npy", tmp_path / "a", "--significant-bits", "2")
