@@ -32,6 +32,8 @@ From the top down; each module uses only modules below it:
     Views that read late and write through: ``a.lazy[...]`` and ``a.T``.
 ``copies``
     The elements elsewhere: in copies, pickles, other dtypes and dask's graphs.
+``filling``
+    Elements that fill a new array: rounded, and frozen as soon as chunks are whole.
 ``freezing``
     Chunks that growth has left behind, compressed on request, at close, or in the background.
 ``resizing``

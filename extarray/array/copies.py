@@ -43,12 +43,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from extarray.codecs.rounding import Rounding
     from extarray.common.arguments import Reported
     from extarray.common.choices import Order
     from extarray.format.header import Header
     from extarray.grid.tiles import Box
     from extarray.storage.store import Reader
     from extarray.streaming.blocks import Line
+    from extarray.streaming.holes import Write
 
 __all__ = [
     "AsType",
@@ -69,6 +71,7 @@ __all__ = [
 
 _later = LazyImports(
     {
+        "extarray.array.filling": "writer",
         "extarray.array.freezing": "freeze_at_end",
         "extarray.maintenance.transform": "Transformation passes_between",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
@@ -204,6 +207,10 @@ class Made:
     def open(self, path: Path, mode: str) -> Any:
         """Open an array without waiting for its writer."""
         return self._kind._open(path, mode, 0, "auto")
+
+    def writer(self, array: Any, rounding: Rounding | None) -> Write:
+        """Return the function that writes boxes to an array, which freezes whole chunks."""
+        return _later.writer(array, rounding)  # type: ignore[no-any-return]
 
     def complete(self, array: Any) -> None:
         """Freeze chunks of an array that has all of its elements, if it is compressed."""

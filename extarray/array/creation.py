@@ -69,6 +69,7 @@ __all__ = [
 
 _later = LazyImports(
     {
+        "extarray.array.filling": "writer",
         "extarray.array.freezing": "freeze_at_end",
         "extarray.common.progress": "Progress",
         "extarray.maintenance.transform": "fill",
@@ -818,16 +819,14 @@ def from_array(
     with filled(path, overwrite=overwrite, **options) as new:
         rounding = rounding_of(significant_bits, new.dtype, new.fill_value, new.attrs)
 
-        def write(target: Any, box: Any, values: Any) -> None:
-            write_fresh(target, box, values if rounding is None else rounding(values))
-
-        is_plain = rounding is None and not callable(progress) and not leaves_holes(new)
+        write = _later.writer(new, rounding)
+        is_plain = write is write_fresh and not callable(progress) and not leaves_holes(new)
         if is_assigned and is_plain:
             new[...] = source  # faster than in steps
             return new
         with _later.Progress(max(1, new.nbytes), "copy", progress) as line:
             if is_ours:
-                _later.fill(new, source, line.add, rounding)
+                _later.fill(new, source, line.add, write)
             elif is_assigned:
                 for box in tiles(new.shape, new.chunks, new.itemsize, limit=limits.progress_bytes):
                     write(new, box, source[box])

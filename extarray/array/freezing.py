@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from extarray.array.life import Living
     from extarray.storage.store import Frozen
 
-__all__ = ["freeze", "freeze_at_end", "notice", "thaw"]
+__all__ = ["freeze", "freeze_at_end", "freeze_chosen", "notice", "thaw"]
 
 # Most chunks of a round, and seconds between looks whether a write has ended.
 _MOST, _PAUSE = 1 << 12, 0.001
@@ -54,6 +54,12 @@ def freeze(array: Living) -> int:
         raw = everything[frozen.entries(everything) == 0]
         return_changed(core, raw)
         return _freeze(array, frozen, lambda addresses: np.ones(len(addresses), bool), True)
+
+
+def freeze_chosen(array: Living, addresses: NDArray[np.int64]) -> int:
+    """Freeze chunks that the caller keeps stores out of; return the number of those that are."""
+    with array._writers.committing:
+        return _freeze(array, _table(array), lambda found: np.isin(found, addresses), True)
 
 
 def freeze_at_end(array: Living) -> None:

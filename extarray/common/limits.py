@@ -57,6 +57,11 @@ class Limits:
     progress_interval: float = 0.2
     #: Bytes to assign in memory between two calls of the user's progress function.
     progress_bytes: int = 1 << 26
+    #: Bytes of chunks to freeze together while an array is filled.
+    unfrozen_bytes: int = 1 << 26
+    #: Bytes of chunks that are frozen while an array is filled, and keep their raw places, until a
+    #: flush gives these back.
+    unpunched_bytes: int = 1 << 29
     #: Most bytes of a table of blobs to read at once, and to compare with its checksum.
     table_bytes: int = 1 << 20
     #: Most chunks of a truncated file to inspect one by one.

@@ -21,6 +21,7 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.creation import fill_bytes, filled
 from extarray.array.encodings import rounding_of
+from extarray.array.filling import writer
 from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
@@ -33,7 +34,6 @@ from extarray.formats.elements import part_of
 from extarray.formats.files import Claims, allowed, of_library
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
-from extarray.streaming.holes import write_fresh
 from extarray.streaming.mapped_pages import Passing
 from extarray.streaming.warnings import warn
 
@@ -484,10 +484,10 @@ def load(
             source = replace(source, mapped=False, parallel=True)
         passing = Passing()
 
-        rounding = rounding_of(significant_bits, dtype, new.fill_value, attrs)
+        write = writer(new, rounding_of(significant_bits, dtype, new.fill_value, attrs))
 
         def put(box: Box, values: NDArray[Any]) -> int:
-            write_fresh(new, box, values if rounding is None else rounding(values))
+            write(new, box, values)
             return stored.itemsize * math.prod(values.shape)
 
         def move(box: Box) -> int:

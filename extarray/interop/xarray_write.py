@@ -17,6 +17,7 @@ import numpy as np
 
 from extarray.array.creation import create, filled
 from extarray.array.encodings import check_encoding, rounding_of
+from extarray.array.filling import writer
 from extarray.array.folders import changed_group, open_group, replace_group
 from extarray.array.growth import write_source
 from extarray.common.arguments import check_choice
@@ -219,15 +220,9 @@ def _make(new: list[New], overwrite: bool, compute: bool) -> list[Part]:
 
 def _write(part: Part) -> None:
     """Write the elements of a variable to a new array, block by block."""
-    array, rounding = part.array, part.rounding
-    if rounding is None:
-        write_source(array, part.variable, (0,) * array.ndim, array.shape)
-        return
-
-    def put(target: Any, box: Any, values: Any) -> None:
-        target[box] = rounding(values)
-
-    write_source(array, part.variable, (0,) * array.ndim, array.shape, write=put)
+    array = part.array
+    write = writer(array, part.rounding)
+    write_source(array, part.variable, (0,) * array.ndim, array.shape, write=write)
 
 
 # -- a folder of arrays --------------------------------------------------------------------------

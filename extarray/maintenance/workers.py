@@ -18,14 +18,15 @@ from extarray.common.errors import StorageError
 from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.maintenance.execute import Mover
+from extarray.streaming.holes import write_fresh
 from extarray.streaming.mapped_pages import Passing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from extarray.codecs.rounding import Rounding
     from extarray.maintenance.rechunk_pass import Pass
     from extarray.streaming.blocks import Source
+    from extarray.streaming.holes import Write
 
     Template = tuple[tuple[int, int], ...]
 
@@ -44,12 +45,12 @@ class Crew:
         source: Source,
         target: Source,
         memory: int,
-        rounding: Rounding | None = None,
+        write: Write = write_fresh,
     ) -> None:
         self.done = 0  # leading templates that are all done
         most = min(memory // p.memory, p.n_templates, p.bytes_written // limits.share_bytes)
         n = max(1, min(config.threads, most))
-        self._movers = [Mover(p, source, target, rounding) for _ in range(n)]
+        self._movers = [Mover(p, source, target, write) for _ in range(n)]
         self._lock = threading.Lock()
         self._ahead: set[int] = set()  # templates done beyond `done`
         self._elements = 0  # moved, but not yet reported

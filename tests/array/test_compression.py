@@ -10,6 +10,8 @@ import pytest
 import zarr
 
 import extarray as xa
+from extarray.array import filling
+from extarray.common.limits import limits
 from extarray.errors import ArgumentError, ArgumentTypeError, DTypeError
 
 X = np.arange(24 * 32, dtype="f4").reshape(24, 32)
@@ -214,7 +216,7 @@ class Slices:
 
 def _of_hdf5(x, path, **how):
     with h5py.File(path.parent / "x.h5", "w") as file:
-        return xa.from_hdf5(file.create_dataset("x", data=x, chunks=(5, 7)), path=path, **how)
+        return xa.from_hdf5(file.create_dataset("x", data=x, chunks=True), path=path, **how)
 
 
 @pytest.mark.parametrize("dtype", ["f4", ">f8", "c8"])
@@ -329,3 +331,86 @@ def test_arrays_without_compression_are_shown_as_ever(tmp_path):
         facts = a.info()
         assert not {"compression", "frozen_chunks", "freeze", "ratio", "stored_bytes"} & set(facts)
         assert "frozen" not in a._repr_html_() and "hollow" not in str(facts)
+
+
+# -- freezing while an array is filled -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    "bring", ["ndarray", "slices", "ours", "copy", "rechunk", "hdf5", "xarray"]
+)
+def test_chunks_are_frozen_as_they_become_whole(tmp_path, monkeypatch, bring, order):
+    x = np.arange(100 * 90 * 80, dtype="f4").reshape(100, 90, 80) // 7
+    monkeypatch.setattr(limits, "unfrozen_bytes", 1 << 17)
+    monkeypatch.setattr(limits, "unpunched_bytes", 1 << 18)
+    monkeypatch.setattr(limits, "progress_bytes", 1 << 18)
+    batches = []
+    freeze = filling.freeze_chosen
+
+    def freeze_chosen(array, addresses):
+        done = freeze(array, addresses)
+        batches.append((done, len(addresses)))
+        return done
+
+    monkeypatch.setattr(filling, "freeze_chosen", freeze_chosen)
+    how = {"compression": "zlib:1:shuffle", "progress": lambda done, total: None}
+    path = tmp_path / "a"
+    if bring in ("ours", "copy", "rechunk"):
+        source = xa.create(None, x.shape, "f4", chunks=(9, 90, 7), order=order)
+        source[...] = x
+    with xa.config.set(max_memory=1 << 20):
+        match bring:
+            case "ndarray":
+                a = xa.from_array(np.asarray(x, order=order), path, (30, 30, 20), **how)
+            case "slices":
+                a = xa.from_array(Slices(np.asarray(x, order=order)), path, (30, 30, 20), **how)
+            case "ours":
+                a = xa.from_array(source, path, (30, 30, 20), **how)
+            case "copy":
+                a = source.copy(path, (30, 30, 20), order=order, **how)
+            case "rechunk":
+                a = xa.rechunk(source, path, chunks=(30, 30, 20), max_memory="1 MiB", **how)
+            case "hdf5":
+                a = _of_hdf5(x, path, **how) if order == "C" else _of_npy_in_f(x, path, **how)
+            case "xarray":
+                a = _by_xarray(x, path, order)
+    with a:
+        assert codec(a) == ("zlib:1:shuffle", True)
+        np.testing.assert_array_equal(a[...], x)
+        assert sum(done for done, _ in batches) > a.axial.size // 2
+        assert all(done == asked for done, asked in batches)
+    assert xa.check(path, data=True).ok
+
+
+def _of_npy_in_f(x, path, **how):
+    np.save(path.parent / "x.npy", np.asfortranarray(x))
+    return xa.from_npy(path.parent / "x.npy", path=path, chunks=(30, 30, 20), **how)
+
+
+def _by_xarray(x, path, order):
+    xr = pytest.importorskip("xarray")
+    import extarray.interop.xarray  # noqa: F401
+
+    array = xr.DataArray(np.asarray(x, order=order), name="a")
+    how = {"compression": "zlib:1:shuffle", "chunks": (30, 30, 20)}
+    array.extarray.to_extarray(path, encoding={"a": how})
+    return xa.open(path)
+
+
+def test_a_failure_while_chunks_are_frozen_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "unfrozen_bytes", 1 << 10)
+
+    def freeze_chosen(array, addresses):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(filling, "freeze_chosen", freeze_chosen)
+    np.save(tmp_path / "x.npy", np.zeros((40, 4000)))
+    for bring in (
+        lambda path: xa.from_array(np.zeros((40, 40)), path, 8, compression="zlib"),
+        lambda path: xa.from_array(np.zeros((40, 40)), chunks=9).copy(path, compression="zlib"),
+        lambda path: xa.from_npy(tmp_path / "x.npy", path=path, chunks=8, compression="zlib"),
+    ):
+        with pytest.raises(OSError, match="No space left"):
+            bring(tmp_path / "a")
+    assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]
