@@ -32,6 +32,8 @@ From the top down; each module uses only modules below it:
     Views that read late and write through: ``a.lazy[...]`` and ``a.T``.
 ``copies``
     The elements elsewhere: in copies, pickles, other dtypes and dask's graphs.
+``filling``
+    Elements that fill a new array: rounded, and frozen as soon as chunks are whole.
 ``freezing``
     Chunks that growth has left behind, compressed on request, at close, or in the background.
 ``resizing``
@@ -39,6 +41,9 @@ From the top down; each module uses only modules below it:
 ``facts``
     Facts that the store of an array tells: mode, path, attributes, whether it may be used;
     `info`; and the protocol of a policy of writers.
+``encodings``
+    Compression of a new array: as asked for, or that of the array whose elements it takes; and
+    rounding, which makes elements compress.
 
 May use: maintenance, selection, numpy_api, and the rooms below them.
 """

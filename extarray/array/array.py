@@ -22,7 +22,7 @@ from extarray.array import (
 from extarray.array.copies import astype
 from extarray.array.lazy import everything
 from extarray.array.writers import Alone, Elements
-from extarray.common.arguments import as_axis
+from extarray.common.arguments import NOT_GIVEN, as_axis
 from extarray.common.errors import ArgumentTypeError
 from extarray.common.lazy import LazyImports
 from extarray.common.on_error import OnError
@@ -407,9 +407,11 @@ class ExtArray(ArrayCore, NumpyMixin):
             number of elements that the grid has before the bounds, ``records`` the number of
             records of each axis, ``utilisation`` the share of allocated elements inside the bounds.
             An array on a server or in a bucket has ``requests`` and ``fetched_bytes``, those made
-            and received so far.  One that `pack` has compressed, or put in another order, has
-            ``compression``, ``chunk_order``, ``stored_bytes``, those that its chunks take, and
-            ``ratio``, the bytes of its elements divided by those.
+            and received so far.  A compressed one has ``compression``, ``stored_bytes``, those that
+            its chunks take on the disk, and ``ratio``, the bytes of its elements divided by those;
+            one that `pack` has written, ``chunk_order``; one that grows, ``freeze`` and
+            ``frozen_chunks``, their number.  Its ``file_bytes``, the length of ``.xta``, has holes
+            in it.
 
         Examples
         --------
@@ -1286,6 +1288,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         order: Order | Literal["A", "K"] = "K",
         checksum: bool | None = None,
         sparse: bool | None = None,
+        compression: Any = NOT_GIVEN,
+        significant_bits: int | None = None,
         progress: Reported = True,
     ) -> Self:
         """Copy into a fresh array: one segment, no history.
@@ -1302,6 +1306,11 @@ class ExtArray(ArrayCore, NumpyMixin):
             Keep checksums, as for `create`; None: as this array does, in files.
         sparse : bool, optional
             Leave holes where there are only zeros, as for `create`; None: as this array does.
+        compression : str, int, Codec or None
+            A codec, as for `create`; all chunks are frozen at the end.  None: not compressed.
+            Default: as this array, in files.
+        significant_bits : int, optional
+            Round floats of the copy, as for `from_array`; None: copy them as they are.
         progress : bool or callable
             Show how far the work has come, on a terminal or in a notebook; or a function, which is
             called with the bytes that are done, and with those in all.
@@ -1336,7 +1345,15 @@ class ExtArray(ArrayCore, NumpyMixin):
         if path is None and chunks is None and builds_graph():  # inspects the caller
             return self.lazy[...]  # type: ignore[no-any-return]
         return copies.copy(  # type: ignore[no-any-return]
-            self, path, chunks, order=order, checksum=checksum, sparse=sparse, progress=progress
+            self,
+            path,
+            chunks,
+            order=order,
+            checksum=checksum,
+            sparse=sparse,
+            compression=compression,
+            significant_bits=significant_bits,
+            progress=progress,
         )
 
     def rechunk(
@@ -1348,6 +1365,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         order: Order | None = None,
         dtype: DTypeLike | None = None,
         sparse: bool | None = None,
+        compression: Any = NOT_GIVEN,
         max_memory: int | str = "256 MiB",
         workers: int | None = None,
         in_place: bool = False,
@@ -1363,7 +1381,7 @@ class ExtArray(ArrayCore, NumpyMixin):
             Chunk shape, by axes of the new array; None: the present one.
         path : str or PathLike, optional
             Path of the new pair of files; None: in memory, unless `in_place`.
-        axes, order, dtype, sparse, max_memory, workers, resume, verify, progress
+        axes, order, dtype, sparse, compression, max_memory, workers, resume, verify, progress
             As for `extarray.rechunk`.
         in_place : bool
             Replace the pair of files of this array at the end, and close this array; the returned
@@ -1400,6 +1418,7 @@ class ExtArray(ArrayCore, NumpyMixin):
             order=order,
             dtype=dtype,
             sparse=sparse,
+            compression=compression,
             max_memory=max_memory,
             workers=workers,
             in_place=in_place,
@@ -1414,6 +1433,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         *,
         checksum: bool | None = None,
         sparse: bool | None = None,
+        compression: Any = NOT_GIVEN,
         progress: Reported = True,
     ) -> Self:
         """Write the elements inside the bounds into a fresh array.
@@ -1423,6 +1443,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         path : str or PathLike
             Path of the new pair of files.
         checksum, sparse : bool, optional
+        compression : str, int, Codec or None
         progress : bool or callable
             As for `copy`.
 
@@ -1447,7 +1468,12 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> b.close()
         """
         return copies.repack(  # type: ignore[no-any-return]
-            self, path, checksum=checksum, sparse=sparse, progress=progress
+            self,
+            path,
+            checksum=checksum,
+            sparse=sparse,
+            compression=compression,
+            progress=progress,
         )
 
     def __copy__(self) -> Self:

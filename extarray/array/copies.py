@@ -12,8 +12,9 @@ from uuid import uuid4
 
 import numpy as np
 
+from extarray.array.encodings import encoded_like, rounding_of
 from extarray.array.facts import Stored
-from extarray.common.arguments import check_flag, check_progress
+from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -25,6 +26,7 @@ from extarray.common.errors import (
 )
 from extarray.common.lazy import LazyImports, Upward
 from extarray.common.on_error import OnError
+from extarray.format.attrs import decode_attrs
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
@@ -41,12 +43,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from extarray.codecs.rounding import Rounding
     from extarray.common.arguments import Reported
     from extarray.common.choices import Order
     from extarray.format.header import Header
     from extarray.grid.tiles import Box
     from extarray.storage.store import Reader
     from extarray.streaming.blocks import Line
+    from extarray.streaming.holes import Write
 
 __all__ = [
     "AsType",
@@ -67,6 +71,8 @@ __all__ = [
 
 _later = LazyImports(
     {
+        "extarray.array.filling": "writer",
+        "extarray.array.freezing": "freeze_at_end",
         "extarray.maintenance.transform": "Transformation passes_between",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
         "pathlib": "Path",
@@ -79,6 +85,8 @@ class Copied(Stored, Protocol):
 
     @property
     def _changes(self) -> int | None: ...
+    @property
+    def fill_value(self) -> Any: ...
     def read(self) -> NDArray[Any]: ...
     def copy(
         self,
@@ -86,6 +94,8 @@ class Copied(Stored, Protocol):
         *,
         checksum: bool | None = None,
         sparse: bool | None = None,
+        compression: Any = NOT_GIVEN,
+        significant_bits: int | None = None,
         progress: Reported = True,
     ) -> Any: ...
     def _verified(self) -> Any: ...
@@ -118,6 +128,8 @@ def copy(
     order: Order | Literal["A", "K"] = "K",
     checksum: bool | None = None,
     sparse: bool | None = None,
+    compression: Any = NOT_GIVEN,
+    significant_bits: int | None = None,
     progress: Reported = True,
 ) -> Any:
     """Copy into a fresh array of one segment; see `ExtArray.copy`."""
@@ -130,20 +142,22 @@ def copy(
         )
     if checksum and path is None:
         raise ArgumentError("checksum=True needs files; give a path")
-    header = array._store.now.header
+    old = array._store.now.header
     if checksum is None:
-        checksum = header.checksum and path is not None
+        checksum = old.checksum and path is not None
     source = array._verified()  # held, as other threads may move the bounds
     shape = source.shape
-    header = header.renewed(
-        chunks=header.chunks if chunks is None else check_chunks(chunks, shape, array.itemsize),
-        order=header.order if order in ("A", "K") else check_order(order),
+    header = old.renewed(
+        chunks=old.chunks if chunks is None else check_chunks(chunks, shape, array.itemsize),
+        order=old.order if order in ("A", "K") else check_order(order),
         checksum=bool(checksum),
-        sparse=is_sparse(header.sparse, sparse, path),
+        sparse=is_sparse(old.sparse, sparse, path),
     )
+    header = encoded_like(header, old, compression, NOT_GIVEN, path)
     passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
     made, attrs = Made(array._plain_kind()), _attrs_of_copy(array)
-    options = {"growth": array._store.now.growth, "what": "copy"}
+    rounding = rounding_of(significant_bits, array.dtype, array.fill_value, decode_attrs(attrs))
+    options = {"growth": array._store.now.growth, "what": "copy", "rounding": rounding}
     elements, memory = elements_of(source), config.max_memory
     work = _later.Transformation(
         made, source, elements, shape, header, attrs, passes, memory, progress, **options
@@ -194,6 +208,15 @@ class Made:
         """Open an array without waiting for its writer."""
         return self._kind._open(path, mode, 0, "auto")
 
+    def writer(self, array: Any, rounding: Rounding | None) -> Write:
+        """Return the function that writes boxes to an array, which freezes whole chunks."""
+        return _later.writer(array, rounding)  # type: ignore[no-any-return]
+
+    def complete(self, array: Any) -> None:
+        """Freeze chunks of an array that has all of its elements, if it is compressed."""
+        if array._store.now.frozen is not None:
+            _later.freeze_at_end(array)
+
     def store(self, array: Any) -> Any:
         """Return the store of an array."""
         return array._store
@@ -210,12 +233,15 @@ def repack(
     *,
     checksum: bool | None = None,
     sparse: bool | None = None,
+    compression: Any = NOT_GIVEN,
     progress: Reported = True,
 ) -> Any:
     """Write the elements into a fresh array in files; see `ExtArray.repack`."""
     if path is None:
         raise ArgumentTypeError("repack needs a path; copy() makes an array in memory")
-    return array.copy(path, checksum=checksum, sparse=sparse, progress=progress)
+    return array.copy(
+        path, checksum=checksum, sparse=sparse, compression=compression, progress=progress
+    )
 
 
 def reduced(array: Copied) -> tuple[Any, ...]:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 import numpy as np
 
 from extarray.array.array import ExtArray
+from extarray.array.encodings import encoded, rounding_of
 from extarray.array.growth import as_source, write_source
 from extarray.array.h5py_compat import dtype_as_read, is_sparse, options_like, options_of
 from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
 from extarray.array.writers import Alone, Elements, Shared
-from extarray.codecs.codec import Codec
-from extarray.common.arguments import check_choice, check_flag, check_progress
-from extarray.common.choices import DURABILITIES, ENGINES, FREEZES, VERIFICATIONS
+from extarray.common.arguments import NOT_GIVEN, check_choice, check_flag, check_progress
+from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
 from extarray.common.lazy import LazyImports
@@ -67,17 +67,10 @@ __all__ = [
 ]
 
 
-class _NotGiven:
-    """Marks an option as not given: `like` sets it then, or else its own default."""
-
-    def __repr__(self) -> str:
-        return "<default>"
-
-
-NOT_GIVEN: Any = _NotGiven()
-
 _later = LazyImports(
     {
+        "extarray.array.filling": "writer",
+        "extarray.array.freezing": "freeze_at_end",
         "extarray.common.progress": "Progress",
         "extarray.maintenance.transform": "fill",
         "extarray.fetched.paths": "as_path check_options refuse_writing",
@@ -102,8 +95,8 @@ def create(
     durability: Durability | str = "flush",
     growth: GrowthPolicy = NOT_GIVEN,
     checksum: bool = NOT_GIVEN,
-    compression: Any = None,
-    freeze: Literal["behind", "close", "never"] | str = "behind",
+    compression: Any = NOT_GIVEN,
+    freeze: Literal["behind", "close", "never"] | str = NOT_GIVEN,
     like: Any = None,
     comm: Any = None,
     info: Mapping[str, Any] | None = None,
@@ -153,13 +146,13 @@ def create(
         copies refuse damaged chunks (see `open`, ``verify``).  `flush` and `close` then read again
         the chunks that were written, and writing single elements takes longer.
     compression : str, int, Codec or None
-        A codec for chunks that are left behind by growth, see `pack` for its forms; None: all stay
-        as they are.  Such chunks are *frozen*: they lie compressed in a third file, ``path.xtz``.
-        The chunks at the front stay raw, so growth costs what it does without compression; a write
-        to a part of a frozen chunk *thaws* it.
+        A codec for chunks that growth leaves behind, see `pack` for its forms; None, the default:
+        all stay as they are.  Such chunks are *frozen*: they lie compressed in a third file,
+        ``path.xtz``.  The chunks at the front stay raw, so growth costs what it does without
+        compression; a write to a part of a frozen chunk *thaws* it.
     freeze : {"behind", "close", "never"}
         When chunks are frozen, with `compression`: in the background, once all of their elements
-        lie inside the bounds; only by `close`; or only by `ExtArray.freeze`.
+        lie inside the bounds (the default); only by `close`; or only by `ExtArray.freeze`.
     like : array, optional
         Sets the options that are not given: an array of extarray, a view of one, a dataset of h5py
         or zarr, or any other array; see Notes.
@@ -189,9 +182,10 @@ def create(
     Notes
     -----
     `like` sets `shape`, `dtype`, `chunks`, `fill_value`, `order`, `sparse`, `attrs`, `dims`,
-    `growth` and (in files) `checksum`, where it has them and they are not given here; it gives no
-    elements.  Properties that do not fit are left out: chunks and names where the number of axes
-    differs, coordinates where the shape differs, a fill value that the dtype cannot hold exactly.
+    `growth` and (in files) `checksum`, `compression` and `freeze`, where it has them and they are
+    not given here; it gives no elements.  Properties that do not fit are left out: chunks and names
+    where the number of axes differs, coordinates where the shape differs, a fill value that the
+    dtype cannot hold exactly, a codec of h5py or zarr that extarray does not have.
     This is not the ``like=`` of NumPy's functions, which chooses the library.
 
     Examples
@@ -220,11 +214,14 @@ def create(
             dims=dims,
             growth=growth,
             checksum=checksum,
+            compression=compression,
+            freeze=freeze,
         )
-        options |= {"compression": compression, "freeze": freeze}
         return _checked(path, overwrite=overwrite, engine=engine, durability=durability, **options)
 
     if comm is not None:
+        if compression is NOT_GIVEN:
+            compression = None
         if compression is not None:
             raise ArgumentError("arrays under a communicator cannot be compressed yet")
         made: ExtArray = together.create_together(comm, info, check)
@@ -242,7 +239,8 @@ def _options(like: Any, shape: Any, dtype: Any, path: Any, **given: Any) -> dict
         extents = None if shape is None else check_shape(shape)
         found = options_like(like, extents, None if dtype is None else check_dtype(dtype))
         if path is None:
-            found.pop("checksum", None)
+            for name in ("checksum", "compression", "freeze"):
+                found.pop(name, None)
     return {**found, **_given(**given)}
 
 
@@ -298,12 +296,7 @@ def _checked(
         sparse=holes,
         checksum=checksum,
     )
-    codec = Codec.parse(compression)
-    check_choice(freeze, "freeze", FREEZES)
-    if codec is not None:
-        if path is None:
-            raise ArgumentError("compression needs files; give a path, or leave it out")
-        header = header.freezing({"codec": str(codec), "freeze": str(freeze)})
+    header = encoded(header, compression, freeze, path)
     return path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
 
 
@@ -314,7 +307,7 @@ def filled(
     """Make an array for a block that fills it; the array gets its name when the block ends.
 
     If the block fails, or the process is killed in it, the files that had the name keep it.  The
-    array stays open after the block.
+    array stays open after the block; if it is compressed, its chunks are frozen by then.
 
     Parameters
     ----------
@@ -326,6 +319,8 @@ def filled(
     new = kind._create(*_checked(path, shape, dtype, **options), hidden=True)
     with OnError(let_go, new):
         yield new
+        if new._store.now.frozen is not None:
+            _later.freeze_at_end(new)
     publish(new)
 
 
@@ -532,13 +527,14 @@ def zeros(
     chunks: Shape | None = None,
     order: Order | str = NOT_GIVEN,
     checksum: bool = NOT_GIVEN,
+    compression: Any = NOT_GIVEN,
     like: Any = None,
 ) -> ExtArray:
     """Make an array of zeros.
 
     Parameters
     ----------
-    shape, dtype, chunks, order, checksum, like
+    shape, dtype, chunks, order, checksum, compression, like
         As for `create`.
     path : str, PathLike, or None
         Path of the pair of files; None: in memory.
@@ -555,7 +551,15 @@ def zeros(
            [0, 0, 0]], dtype=int32)
     """
     return create(
-        path, shape, dtype, chunks=chunks, fill_value=0, order=order, checksum=checksum, like=like
+        path,
+        shape,
+        dtype,
+        chunks=chunks,
+        fill_value=0,
+        order=order,
+        checksum=checksum,
+        compression=compression,
+        like=like,
     )
 
 
@@ -567,13 +571,14 @@ def empty(
     chunks: Shape | None = None,
     order: Order | str = NOT_GIVEN,
     checksum: bool = NOT_GIVEN,
+    compression: Any = NOT_GIVEN,
     like: Any = None,
 ) -> ExtArray:
     """Make an array whose elements the user will set: until then zero, or `like`'s fill value.
 
     Parameters
     ----------
-    shape, dtype, path, chunks, order, checksum, like
+    shape, dtype, path, chunks, order, checksum, compression, like
         As for `zeros`.
 
     Returns
@@ -586,7 +591,16 @@ def empty(
     >>> xa.empty((2, 3)).shape
     (2, 3)
     """
-    return create(path, shape, dtype, chunks=chunks, order=order, checksum=checksum, like=like)
+    return create(
+        path,
+        shape,
+        dtype,
+        chunks=chunks,
+        order=order,
+        checksum=checksum,
+        compression=compression,
+        like=like,
+    )
 
 
 def ones(
@@ -597,13 +611,14 @@ def ones(
     chunks: Shape | None = None,
     order: Order | str = NOT_GIVEN,
     checksum: bool = NOT_GIVEN,
+    compression: Any = NOT_GIVEN,
     like: Any = None,
 ) -> ExtArray:
     """Make an array of ones; growth goes on with ones.
 
     Parameters
     ----------
-    shape, dtype, path, chunks, order, checksum, like
+    shape, dtype, path, chunks, order, checksum, compression, like
         As for `zeros`.
 
     Returns
@@ -620,7 +635,15 @@ def ones(
            [1., 1.]])
     """
     return create(
-        path, shape, dtype, chunks=chunks, fill_value=1, order=order, checksum=checksum, like=like
+        path,
+        shape,
+        dtype,
+        chunks=chunks,
+        fill_value=1,
+        order=order,
+        checksum=checksum,
+        compression=compression,
+        like=like,
     )
 
 
@@ -633,13 +656,14 @@ def full(
     chunks: Shape | None = None,
     order: Order | str = NOT_GIVEN,
     checksum: bool = NOT_GIVEN,
+    compression: Any = NOT_GIVEN,
     like: Any = None,
 ) -> ExtArray:
     """Make an array of one value, the fill value; growth goes on with it.
 
     Parameters
     ----------
-    shape, path, chunks, order, checksum, like
+    shape, path, chunks, order, checksum, compression, like
         As for `zeros`.
     fill_value : scalar
     dtype : dtype_like, optional
@@ -670,6 +694,7 @@ def full(
         order=order,
         fill_value=fill_value,
         checksum=checksum,
+        compression=compression,
         like=like,
     )
 
@@ -685,6 +710,9 @@ def from_array(
     dims: Sequence[str] | None = None,
     checksum: bool = NOT_GIVEN,
     sparse: bool | None = None,
+    compression: Any = NOT_GIVEN,
+    freeze: Literal["behind", "close", "never"] | str = NOT_GIVEN,
+    significant_bits: int | None = None,
     like: Any = None,
     progress: Reported = True,
 ) -> ExtArray:
@@ -710,6 +738,13 @@ def from_array(
     sparse : bool, optional
         Leave holes where there are only zeros, as for `create`; None: as `like` does, or as `x`, if
         `x` is an array of extarray, or a dataset of h5py or zarr with chunks never written.
+    compression : str, int, Codec or None
+        As for `create`; all chunks are frozen at the end.  Default: that of `like`, or None.
+    freeze : {"behind", "close", "never"}
+        As for `create`.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, 1 to 23 of float32 or to 52 of float64, so
+        that they compress better; see Notes.  None: take them as they are.
     like : array, optional
         As for `create`, except for the shape, which is that of `x`.  Values are cast to its dtype
         by the rule ``same_kind``.
@@ -726,6 +761,12 @@ def from_array(
     -----
     The files get their names once they hold all elements: if reading `x` fails, or the process is
     killed meanwhile, an array that was to be overwritten is still there.
+
+    `significant_bits` loses what it rounds away, once: elements that are written later are stored
+    as they are.  The relative error is at most ``2**-(significant_bits + 1)``: about 0.4 % for 7
+    bits, 0.0005 % for 17.  NaN, infinities, the fill value, and elements that attributes declare as
+    missing (``"_FillValue"``, ``"missing_value"``, ``"nodata"``) stay.  Complex numbers are rounded
+    in both parts.
 
     Examples
     --------
@@ -753,6 +794,8 @@ def from_array(
         "dims": dims,
         "checksum": checksum,
         "sparse": NOT_GIVEN if sparse is None else sparse,
+        "compression": compression,
+        "freeze": freeze,
     }
     shape = np.shape(x) if like is not None else None
     options = {} if like is None else _options(like, shape, None, path, **given)
@@ -774,16 +817,20 @@ def from_array(
     is_ours = isinstance(source, (ExtArray, LazyView))
     is_assigned = isinstance(source, (np.ndarray, Source)) and not is_ours
     with filled(path, overwrite=overwrite, **options) as new:
-        if is_assigned and not callable(progress) and not leaves_holes(new):
+        rounding = rounding_of(significant_bits, new.dtype, new.fill_value, new.attrs)
+
+        write = _later.writer(new, rounding)
+        is_plain = write is write_fresh and not callable(progress) and not leaves_holes(new)
+        if is_assigned and is_plain:
             new[...] = source  # faster than in steps
             return new
         with _later.Progress(max(1, new.nbytes), "copy", progress) as line:
             if is_ours:
-                _later.fill(new, source, line.add)
+                _later.fill(new, source, line.add, write)
             elif is_assigned:
                 for box in tiles(new.shape, new.chunks, new.itemsize, limit=limits.progress_bytes):
-                    write_fresh(new, box, source[box])
+                    write(new, box, source[box])
                     line.add(prod(s.stop - s.start for s in box) * new.itemsize)
             else:
-                write_source(new, source, (0,) * new.ndim, new.shape, line.add, write_fresh)
+                write_source(new, source, (0,) * new.ndim, new.shape, line.add, write)
     return new

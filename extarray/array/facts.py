@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
 
 import numpy as np
 
+from extarray.array.encodings import encoding_of
 from extarray.common.errors import (
     ArgumentError,
     ClosedError,
@@ -19,6 +20,7 @@ from extarray.common.errors import (
 )
 from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.lazy import LazyImports, Upward
+from extarray.common.terminal import printable
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.labels import attrs_at, check_dims
 from extarray.grid.chunking import place_of
@@ -430,15 +432,31 @@ def info(array: Shown) -> Info:
             metadata_bytes=files.metadata_bytes,
         )
         facts.update(files.traffic)
-        if files.now.header.has_blobs:
-            header, stored = files.now.header, files.file_bytes
-            facts["chunk_order"] = header.chunk_order
-            facts["compression"] = header.compression
-            facts.update(stored_bytes=stored, ratio=logical / stored)
+        header = files.now.header
+        if header.has_blobs:
+            frozen, stored = files.now.frozen, files.file_bytes
+            if frozen is None:
+                facts["chunk_order"] = header.chunk_order
+            else:
+                stored = files.disk_bytes
+                facts["freeze"] = frozen.policy
+                facts["frozen_chunks"] = frozen.count(axial.size)
+            facts["compression"] = encoding_of(header).get("compression")
+            facts.update(stored_bytes=stored, ratio=logical / stored if stored else 1.0)
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
     facts["attrs"] = array.attrs.asdict()
     return facts
+
+
+def frozen_among(array: Any, addresses: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Tell which of some chunks are frozen; None: none of this array ever is."""
+    store = getattr(array, "_store", None)
+    frozen = None if store is None else store.now.frozen
+    if frozen is None:
+        return None
+    found: NDArray[np.bool_] = frozen.entries(addresses.reshape(-1)) != 0
+    return found.reshape(addresses.shape)
 
 
 def remote_store(array: Stored) -> Any:
@@ -451,8 +469,10 @@ def text(array: Shown) -> str:
     where = "in memory" if array.path is None else f"'{array.path}', mode '{array.mode}'"
     if array.closed:
         return f"<extarray.ExtArray: {where}, closed>"
+    codec = encoding_of(array._store.now.header).get("compression")
     return (
-        f"<extarray.ExtArray: shape {array.shape}, {array.dtype}, chunks {array.chunks}, {where}>"
+        f"<extarray.ExtArray: shape {array.shape}, {array.dtype}, chunks {array.chunks}, "
+        f"{'' if codec is None else f'{printable(codec)}, '}{where}>"
     )
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from extarray.array.life import Living
     from extarray.storage.store import Frozen
 
-__all__ = ["freeze", "freeze_at_end", "notice", "thaw"]
+__all__ = ["freeze", "freeze_at_end", "freeze_chosen", "notice", "thaw"]
 
 # Most chunks of a round; most bytes of them, unless one has more; seconds between looks whether a
 # write has ended.
@@ -63,6 +63,15 @@ def freeze(array: Living) -> int:
         return n_frozen + _freeze(array, frozen, everything, True)
 
 
+def freeze_chosen(array: Living, addresses: NDArray[np.int64]) -> int:
+    """Freeze chunks that the caller keeps stores out of; return the number of those that are."""
+    frozen = _table(array)
+    with array._writers.committing:
+        n_frozen = _freeze(array, frozen, lambda found: np.isin(found, addresses), True)
+    _free(array, frozen)
+    return n_frozen
+
+
 def freeze_at_end(array: Living) -> None:
     """Freeze what is left, if the array says so, and bring all to the disk.
 
@@ -84,11 +93,7 @@ def _freeze_behind(array: Living) -> None:
         return _are_complete(array, addresses) & ~np.isin(addresses, list(frozen.thawed))
 
     _freeze(array, frozen, choose, False)
-    if frozen.bytes_to_free >= limits.unfreed_bytes:
-        # Bring most to the disk while appends go on: a flush stops them.
-        now: Any = array._store.now
-        now.data.datasync()
-        life.flush(array)
+    _free(array, frozen)
 
 
 def thaw(array: Living) -> None:
@@ -99,6 +104,15 @@ def thaw(array: Living) -> None:
     for first in range(0, n, step):
         some = np.arange(first, min(n, first + step))
         core._thaw_chunks(some)
+
+
+def _free(array: Living, frozen: Frozen) -> None:
+    """Flush, and so make holes of frozen chunks, if they keep much space by now."""
+    if frozen.bytes_to_free >= limits.unfreed_bytes:
+        # Bring most to the disk while appends go on: a flush stops them.
+        now: Any = array._store.now
+        now.data.datasync()
+        life.flush(array)
 
 
 def _are_complete(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:

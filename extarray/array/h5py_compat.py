@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from extarray._core._array import ArrayCore
+from extarray.array.encodings import encoding_of
 from extarray.array.facts import Stored, tell_lost
+from extarray.codecs.codec import Codec
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -49,6 +51,7 @@ __all__ = [
     "Chunked",
     "attrs_of_view",
     "chunk_views",
+    "codec_of",
     "count_chunks",
     "dtype_as_read",
     "is_sparse",
@@ -212,6 +215,29 @@ def options_of(x: Any, dtype: np.dtype[Any]) -> dict[str, Any]:
     return found
 
 
+def codec_of(x: Any) -> Codec | None:
+    """Return the codec of a dataset of h5py or zarr; None: it has none, or none that exists here.
+
+    Filters that change no size, such as checksums, do not count.
+    """
+    package = type(x).__module__.partition(".")[0]
+    try:
+        if package == "h5py":
+            return Codec.of_filters(_filters_of_h5py(x))
+        if package == "zarr":
+            return Codec.parse(list(x.compressors) or None) if not x.filters else None
+    except (ExtArrayError, AttributeError, NotImplementedError):
+        pass
+    return None
+
+
+def _filters_of_h5py(x: Any) -> list[tuple[int, tuple[int, ...]]]:
+    """Return numbers and options of a dataset's filters, in the order of writing."""
+    properties = x.id.get_create_plist()
+    found = map(properties.get_filter, range(properties.get_nfilters()))
+    return [(number, options) for number, _, options, _ in found]
+
+
 def is_sparse(x: Any) -> bool:
     """Tell whether an array leaves holes, or a dataset of h5py or zarr lacks chunks.
 
@@ -247,7 +273,10 @@ def options_like(
         )
     x: Any = like if hasattr(like, "shape") and hasattr(like, "dtype") else np.asarray(like)
     own_shape, own_dtype = tuple(x.shape), dtype_as_read(x)
-    found = _options_of_ours(x) if isinstance(x, Source) else options_of(x, own_dtype)
+    if isinstance(x, Source):
+        found = _options_of_ours(x)
+    else:
+        found = {**options_of(x, own_dtype), "compression": codec_of(x)}
     found["shape"] = own_shape if shape is None else shape
     found["dtype"] = own_dtype if dtype is None else dtype
     if len(found["shape"]) != len(own_shape):
@@ -266,8 +295,11 @@ def _options_of_ours(x: Any) -> dict[str, Any]:
     if getattr(x, "dims", None) is not None:
         found["dims"] = x.dims
     base: Any = x if isinstance(x, ArrayCore) else getattr(x, "base", None)
+    is_ours = isinstance(base, ArrayCore)
+    if is_ours:
+        found |= encoding_of(base._store.now.header)
     if base is not x:
-        if isinstance(base, ArrayCore):
+        if is_ours:
             lost: list[str] = []
             attrs = attrs_of_view(base, x, lost)
             tell_lost("like", lost)

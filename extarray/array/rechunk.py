@@ -14,12 +14,14 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.copies import Made, elements_of, is_sparse
 from extarray.array.creation import open as open_array
+from extarray.array.encodings import encoded_like
 from extarray.array.facts import tell_lost
 from extarray.array.h5py_compat import attrs_of_view
 from extarray.array.lazy import LazyView
 from extarray.array.life import check_not_held
 from extarray.array.together import together
-from extarray.common.arguments import as_axis, check_progress, parse_bytes
+from extarray.codecs.codec import Codec
+from extarray.common.arguments import NOT_GIVEN, as_axis, check_progress, parse_bytes
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.attrs import encode_attrs
@@ -59,6 +61,7 @@ def rechunk(
     order: Order | str | None = None,
     dtype: DTypeLike | None = None,
     sparse: bool | None = None,
+    compression: Any = NOT_GIVEN,
     max_memory: int | str = "256 MiB",
     workers: int | None = None,
     in_place: bool = False,
@@ -86,6 +89,9 @@ def rechunk(
         Elements are cast as by ``astype``; None: the present one.
     sparse : bool, optional
         Leave holes where there are only zeros, as for `create`; None: as `src` does.
+    compression : str, int, Codec or None
+        A codec, as for `create`; all chunks are frozen at the end.  None: not compressed.  Default:
+        as `src`, in files.
     max_memory : int or str
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
         chunk.  With `comm`, a limit for each rank.  An array in order "Z" or "H" takes 8 bytes of
@@ -186,8 +192,11 @@ def rechunk(
                         "out in_place"
                     )
                 budget, array = limits(), _readable(src, stack)
+                codec = None if compression is NOT_GIVEN else compression
+                if codec is not None:
+                    raise ArgumentError("arrays under a communicator cannot be compressed yet")
                 work = _work(
-                    array, path, chunks, axes, order, dtype, sparse, budget, progress, verify
+                    array, path, chunks, axes, order, dtype, sparse, codec, budget, progress, verify
                 )
                 return resolve_path(path), work
 
@@ -207,7 +216,18 @@ def rechunk(
         else:
             array = _readable(src, stack)
         work = _work(
-            array, path, chunks, axes, order, dtype, sparse, budget, progress, verify, in_place
+            array,
+            path,
+            chunks,
+            axes,
+            order,
+            dtype,
+            sparse,
+            compression,
+            budget,
+            progress,
+            verify,
+            in_place,
         )
         new: ExtArray
         if path is None:
@@ -249,15 +269,18 @@ def _work(
     order: Any,
     dtype: Any,
     sparse: bool | None,
+    compression: Any,
     budget: int,
     progress: Reported,
     verify: bool,
     in_place: bool = False,
 ) -> Transformation:
     lost: list[str] = []
-    source, header, attrs = _wanted(array, chunks, axes, order, dtype, lost, in_place)
+    source, header, attrs = _wanted(array, chunks, axes, order, dtype, lost, compression, in_place)
     tell_lost("rechunk", lost)
     header = replace(header, sparse=is_sparse(header.sparse, sparse, path))
+    old = _base(array)._store.now.header
+    header = encoded_like(header, old, compression, NOT_GIVEN, path)
     shape = source.shape  # of this moment: another thread may grow the array
     tables = _tables(array, header)
     passes = passes_between(
@@ -323,6 +346,7 @@ def _wanted(
     order: Any,
     dtype: Any,
     lost: list[str],
+    compression: Any = NOT_GIVEN,
     in_place: bool = False,
 ) -> tuple[Any, Header, str]:
     """Return the source, its axes in the target's order, and the target's header and attributes.
@@ -342,7 +366,7 @@ def _wanted(
         chunks=extents,
         order=old.order if order is None else check_order(order),
         fill=_cast_fill(source.fill_value, source.dtype, kind),
-        work=_record(array, chunks, axes, order, dtype, in_place),
+        work=_record(array, chunks, axes, order, dtype, compression, in_place),
     )
     values = attrs_of_view(base, source, lost)
     if known_dims(values.get("dims"), base.ndim) is not None:
@@ -354,7 +378,13 @@ def _wanted(
 
 
 def _record(
-    array: ExtArray | LazyView, chunks: Any, axes: Any, order: Any, dtype: Any, in_place: bool
+    array: ExtArray | LazyView,
+    chunks: Any,
+    axes: Any,
+    order: Any,
+    dtype: Any,
+    compression: Any,
+    in_place: bool,
 ) -> bytes:
     """Return the note of how the new array is made: the uuid of the old one, and the arguments.
 
@@ -367,6 +397,8 @@ def _record(
         "dtype": None if dtype is None else str(check_dtype(dtype)),
         "elements": None if in_place else [array.shape, array._extract],
     }
+    if compression is not NOT_GIVEN:
+        given["compression"] = None if compression is None else str(Codec.parse(compression))
     return array._identity + sha256(json.dumps(given).encode()).digest()[:16]
 
 

@@ -20,14 +20,18 @@ from extarray.format.suffixes import METADATA, split_name
 from extarray.storage.filesystem import is_folder
 
 __all__ = [
+    "BITS",
+    "COMPRESSION",
     "JSON",
     "OVERWRITE",
+    "SPARSE",
     "WrongCall",
     "argument",
     "array_path",
     "axis_of",
     "choice",
     "click",
+    "codec_of",
     "command",
     "completion",
     "flag",
@@ -134,6 +138,30 @@ SPARSE = click.Option(
     default=None,
     help="store chunks of zeros as holes, or not (default: as SRC does)",
 )
+
+COMPRESSION = option(
+    "--compression",
+    "CODEC",
+    "compress the chunks: zstd, lz4, zlib or auto, with a level and a filter, as in zstd:5 or "
+    "lz4:shuffle; none: do not, even if SRC is compressed",
+)
+BITS = option(
+    "--significant-bits",
+    "N",
+    "round floats to N bits of the mantissa, so that they compress better",
+    type=int,
+)
+
+
+def codec_of(text: str | None) -> dict[str, Any]:
+    """Return the value of `COMPRESSION` as an argument of functions; nothing if not given.
+
+    Examples
+    --------
+    >>> codec_of("lz4:shuffle"), codec_of("none"), codec_of(None)
+    ({'compression': 'lz4:shuffle'}, {'compression': None}, {})
+    """
+    return {} if text is None else {"compression": None if text == "none" else text}
 
 
 def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:

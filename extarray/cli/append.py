@@ -26,9 +26,10 @@ from extarray.common.extras import require
 from extarray.common.progress import Progress
 from extarray.format.archive import ATTRS_NAME
 from extarray.format.labels import axis_names
+from extarray.format.missing import missing_elements
 from extarray.format.places import PER_BAND, Line, Move
 from extarray.format.suffixes import METADATA
-from extarray.formats.description import are_labels, described, missing_elements
+from extarray.formats.description import are_labels, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

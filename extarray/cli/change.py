@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from extarray.cli._command import (
+    COMPRESSION,
     JSON,
     OVERWRITE,
     WrongCall,
@@ -16,6 +17,7 @@ from extarray.cli._command import (
     axis_of,
     choice,
     click,
+    codec_of,
     command,
     flag,
     integers,
@@ -76,6 +78,7 @@ def opened_for_writing(path: str, timeout: float) -> Any:
     choice("--order", ORDERS, "order of the elements in a chunk", default="C"),
     flag("--sparse", "leave holes when growing, which take no disk space"),
     flag("--checksum", "keep a checksum of each chunk"),
+    COMPRESSION,
     OVERWRITE,
 )
 def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **given: Any) -> None:
@@ -97,6 +100,7 @@ def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **
             checksum=given["checksum"],
             dims=given["dims"],
             overwrite=given["overwrite"],
+            **codec_of(given["compression"]),
             **holes,
         ).close()
 

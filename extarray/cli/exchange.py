@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from extarray.cli._command import (
+    BITS,
+    COMPRESSION,
     OVERWRITE,
     SPARSE,
     WrongCall,
     argument,
     array_path,
+    codec_of,
     command,
     flag,
     integers,
@@ -228,6 +231,8 @@ def _piped() -> Source:
     flag("--all everything", "import all arrays of the file; PATH becomes a folder (a group)"),
     flag("--mask-and-scale", "apply scale factor and offset, with NaN for missing values"),
     SPARSE,
+    COMPRESSION,
+    BITS,
     option(
         "--max-result",
         "BYTES",
@@ -246,6 +251,8 @@ def import_(
     everything: bool,
     mask_and_scale: bool,
     sparse: bool | None,
+    compression: str | None,
+    significant_bits: int | None,
     max_result: str | None,
     format_name: str | None,
     options: tuple[str, ...],
@@ -254,6 +261,10 @@ def import_(
     """Make an array from a file or a pipe."""
     shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
     settings = _settings(options)
+    # Formats of other packages may lack arguments: pass those that are given.
+    stored = codec_of(compression)
+    if significant_bits is not None:
+        stored["significant_bits"] = significant_bits
     if max_result is not None:
         settings["max_result"] = max_result
     if everything:
@@ -262,7 +273,7 @@ def import_(
                 "--all takes a file, and its arrays keep their chunks; leave out - and --chunks"
             )
         found, file, part = _located(source, format_name)
-        if sparse is not None:  # formats of other packages may lack this argument
+        if sparse is not None:
             settings["sparse"] = sparse
         with wrong_calls(), _known_options(found):
             _whole(found, found.load_group)(
@@ -271,7 +282,7 @@ def import_(
                 path=path,
                 mask_and_scale=mask_and_scale,
                 overwrite=overwrite,
-                **settings,
+                **(settings | stored),
             ).close()
         return
     if source == "-":
@@ -279,7 +290,13 @@ def import_(
             raise usage_error(f"{_STDIN} is read as .npy, which takes no --option")
         with wrong_calls():
             load(
-                _piped(), path, shape, overwrite=overwrite, sparse=sparse, what=f"from {_STDIN}"
+                _piped(),
+                path,
+                shape,
+                overwrite=overwrite,
+                sparse=sparse,
+                what=f"from {_STDIN}",
+                **stored,
             ).close()
         return
     found, file, part = _located(source, format_name)
@@ -293,7 +310,7 @@ def import_(
             mask_and_scale=mask_and_scale,
             overwrite=overwrite,
             sparse=sparse,
-            **settings,
+            **(settings | stored),
         ).close()
 
 

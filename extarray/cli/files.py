@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from extarray.cli._command import (
+    BITS,
+    COMPRESSION,
     JSON,
     OVERWRITE,
     SPARSE,
@@ -21,6 +23,7 @@ from extarray.cli._command import (
     array_path,
     axis_of,
     choice,
+    codec_of,
     command,
     flag,
     integers,
@@ -66,7 +69,7 @@ class _Entry(NamedTuple):
         if self.error is not None:
             return {"name": self.name, "kind": "array", "error": self.error}
         keys = ["shape", "dtype", "chunks", "dims", "segments", "logical_bytes", "disk_bytes"]
-        keys += [key for key in ("compression", "ratio") if self.facts.get("compression")]
+        keys += [key for key in ("compression", "ratio", "frozen_chunks") if key in self.facts]
         return {"name": self.name, "kind": "array", **{key: self.facts[key] for key in keys}}
 
 
@@ -237,6 +240,8 @@ def _nested(rows: list[tuple[int, _Entry]]) -> list[dict[str, Any]]:
     choice("--order", ORDERS, "order of the elements in a chunk"),
     flag("--checksum", "keep a checksum of each chunk (default: as SRC does)"),
     SPARSE,
+    COMPRESSION,
+    BITS,
     details="DST appears when the copy is complete.  It may be an existing folder.",
 )
 def copy(
@@ -246,13 +251,22 @@ def copy(
     order: str | None,
     checksum: bool,
     sparse: bool | None,
+    compression: str | None,
+    significant_bits: int | None,
 ) -> None:
     """Copy an array."""
     with opened(source) as a, wrong_calls():
         shape: Any = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
         path = _target(a, target)
-        new = a.copy(path, shape, order=order or "K", checksum=checksum or None, sparse=sparse)
-        new.close()
+        a.copy(
+            path,
+            shape,
+            order=order or "K",
+            checksum=checksum or None,
+            sparse=sparse,
+            significant_bits=significant_bits,
+            **codec_of(compression),
+        ).close()
 
 
 def _target(a: Any, target: str) -> str:
@@ -304,12 +318,7 @@ def mv(source: str, target: str, overwrite: bool) -> None:
         type=axis_of,
         default="address",
     ),
-    option(
-        "--compression",
-        "CODEC",
-        "compress the chunks: zstd, lz4, zlib or auto, with a level and a filter, as in zstd:5 or "
-        "lz4:shuffle",
-    ),
+    COMPRESSION,
     OVERWRITE,
     details="FILE is an uncompressed ZIP file, usually with the suffix .xap, which appears when it "
     "is complete; - writes to standard output.  Chunks along a curve (hilbert, morton) need fewer "
@@ -321,7 +330,7 @@ def pack(
     """Pack an array or a group."""
     import extarray as xa
 
-    how: Any = {"order": order, "compression": compression}
+    how: Any = {"order": order, **codec_of(compression)}
     with opened_group(source) if is_group(source) else opened(source) as whole, wrong_calls():
         if target != "-":
             xa.pack(whole, target, overwrite=overwrite, **how)

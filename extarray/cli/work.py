@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from extarray.cli._command import (
+    COMPRESSION,
     JSON,
     SPARSE,
     WrongCall,
@@ -19,6 +20,7 @@ from extarray.cli._command import (
     axis_of,
     choice,
     click,
+    codec_of,
     command,
     flag,
     integers,
@@ -47,6 +49,7 @@ __all__ = ["advise", "bench", "rechunk"]
     choice("--order", ORDERS, "order of the elements in a chunk"),
     option("--dtype", "TYPE", "data type of the new array"),
     SPARSE,
+    COMPRESSION,
     option(
         "--max-memory",
         "BYTES",
@@ -66,6 +69,7 @@ def rechunk(
     target: str | None,
     chunks: tuple[int, ...] | None,
     sparse: bool | None,
+    compression: str | None,
     plan: bool,
     workers: int | None,
     in_place: bool,
@@ -93,6 +97,7 @@ def rechunk(
                 in_place=in_place,
                 resume=resume,
                 verify=verify,
+                **codec_of(compression),
                 **given,
             ).close()
         except KeyboardInterrupt:

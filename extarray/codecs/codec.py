@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,7 @@ _OTHER_NAMES = {"gzip": "zlib", "deflate": "zlib", "zstandard": "zstd"}
 _HDF5 = {1: ("zlib", 0), 32004: ("lz4", None), 32015: ("zstd", 0)}
 _HDF5_BLOSC = (32001, 32026)
 _HDF5_BITSHUFFLE = 32008
+_HDF5_SHUFFLE, _HDF5_FLETCHER32 = 2, 3
 _BLOSC_CODECS = {1: "lz4", 2: "lz4", 4: "zlib", 5: "zstd"}
 _BLOSC_NAMES = {"lz4": "lz4", "lz4hc": "lz4", "zlib": "zlib", "zstd": "zstd"}
 _BLOSC_FILTERS: dict[int | str | None, str | None] = {
@@ -194,6 +195,35 @@ class Codec:
             facts["shuffle"] = None
         name = str(compression.get("id", compression.get("name")))
         return cls._of_zarr(name.removeprefix("numcodecs."), facts)
+
+    @classmethod
+    def of_filters(cls, filters: Sequence[tuple[int, tuple[int, ...]]]) -> Codec | None:
+        """Return the codec that the filters of a dataset in HDF5 are; None: they compress nothing.
+
+        Parameters
+        ----------
+        filters : sequence of (int, tuple of int)
+            Numbers and options, in the order of writing.
+
+        Raises
+        ------
+        ArgumentError
+            There is no such codec here.
+
+        Examples
+        --------
+        >>> Codec.of_filters([(2, (8,)), (1, (4,)), (3, ())])  # shuffle, gzip, fletcher32
+        Codec('zlib', level=4, filter='shuffle')
+        """
+        left = [each for each in filters if each[0] != _HDF5_FLETCHER32]
+        shuffles = bool(left) and left[0][0] == _HDF5_SHUFFLE
+        left = left[shuffles:]
+        if not left:
+            return None
+        if len(left) > 1:
+            raise ArgumentError(f"extarray has no codec for HDF5's filters {[n for n, _ in left]}")
+        found = cls._of_hdf5(*left[0])
+        return cls(found.name, found.level, "shuffle") if shuffles and not found.filter else found
 
     @classmethod
     def _of_text(cls, text: str) -> Codec:

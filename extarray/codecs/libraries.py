@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Buffer
     from types import ModuleType
 
-__all__ = ["compress", "compress_named", "decompress", "decompress_named"]
+__all__ = ["check_present", "compress", "compress_named", "decompress", "decompress_named"]
 
 _PURPOSE = "a compressed array"
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
@@ -41,6 +41,12 @@ def _zstd() -> ModuleType:
 @cache
 def _lz4() -> ModuleType:
     return require("lz4.block", "compression", _PURPOSE)
+
+
+def check_present(codec: Codec) -> None:
+    """Raise MissingExtraError if the library of a codec is not installed."""
+    if codec.id is not CodecId.NAMED:
+        compress(codec, b"")
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from extarray.common.errors import ArgumentError, DTypeError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["check_bits", "has_mantissa", "round_mantissas"]
+__all__ = ["Rounding", "check_bits", "has_mantissa", "round_mantissas"]
+
+# Elements that are rounded at a time, so that temporary arrays stay in the cache.
+_STEP = 1 << 14
 
 
 def has_mantissa(dtype: np.dtype[Any]) -> bool:
@@ -41,13 +45,47 @@ def check_bits(bits: Any, dtype: np.dtype[Any] | None = None) -> int:
     return number
 
 
+@dataclass(frozen=True)
+class Rounding:
+    """Rounding of the elements of an array on their way into it.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Data type of the array; `has_mantissa` of it.
+    bits : int
+        Bits of the mantissa that stay.
+    kept : tuple of scalar
+        Elements that stay as they are, since they mark missing ones.
+    """
+
+    dtype: np.dtype[Any]
+    bits: int
+    kept: tuple[Any, ...] = ()
+
+    def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return a rounded copy of elements, cast to the data type.
+
+        Examples
+        --------
+        >>> Rounding(np.dtype("f4"), 3, (-999,))(np.array([1.1, -999, -999.5]))
+        array([   1.125, -999.   , -1024.   ], dtype=float32)
+        """
+        found = values.astype(self.dtype)
+        stay = [(one, found == one) for one in self.kept]
+        round_mantissas(found, self.bits)
+        for one, where in stay:
+            found[where] = one
+        return found
+
+
 def round_mantissas(values: NDArray[Any], bits: int) -> None:
     """Round floats in place, so that only the first bits of their mantissas differ from zero.
 
     Parameters
     ----------
     values : ndarray
-        Contiguous; `has_mantissa` of its dtype.
+        `has_mantissa` of its dtype.
     bits : int
         Bits of the mantissa that stay, the leading 1 of normal numbers not counted.
 
@@ -65,13 +103,26 @@ def round_mantissas(values: NDArray[Any], bits: int) -> None:
     >>> x.tolist()
     [1.125, -3.25, nan, 0.0, inf]
     """
-    info = np.finfo(values.dtype)
-    gone = info.nmant - bits
-    if gone <= 0:
+    if values.dtype.kind == "c":
+        round_mantissas(values.real, bits)
+        round_mantissas(values.imag, bits)
         return
-    size = (info.nmant + info.iexp + 1) // 8
+    info = np.finfo(values.dtype)
+    if bits >= info.nmant or not values.size:
+        return
+    size = values.dtype.itemsize
     order = values.dtype.byteorder
-    found = values.reshape(-1).view(f"{order if order in '<>' else '='}u{size}")
+    found = values.view(f"{order if order in '<>' else '='}u{size}")
+    flags: Any = ["external_loop", "buffered"]
+    steps = np.nditer(found, flags, ["readwrite"], order="K", buffersize=_STEP)
+    with steps:
+        for step in steps:
+            _round(step, info, info.nmant - bits)
+
+
+def _round(found: Any, info: np.finfo[Any], gone: int) -> None:
+    """Round numbers, given as unsigned integers, so that the last bits become zeros."""
+    size = found.dtype.itemsize
     one = found.dtype.type(1)
     kept = found.dtype.type((1 << 8 * size) - (1 << gone))
     exponent = found.dtype.type(((1 << info.iexp) - 1) << info.nmant)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "NOT_GIVEN",
     "Reported",
     "as_axis",
     "as_int",
@@ -29,6 +30,16 @@ __all__ = [
 
 #: Values of `progress=`: whether to show it, or a function of the bytes done and the total.
 Reported: TypeAlias = bool | Callable[[int, int], object]
+
+
+class _NotGiven:
+    """Marks an option as not given, where None has a meaning of its own."""
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+NOT_GIVEN: Any = _NotGiven()
 
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", start=1):

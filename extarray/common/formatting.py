@@ -104,10 +104,19 @@ def format_disk(facts: Mapping[str, Any]) -> str:
     '3.0 MiB'
     >>> format_disk({"disk_bytes": 3 << 20, "compression": "zstd", "ratio": 1.954})
     '3.0 MiB, zstd, ratio 1.95'
+    >>> facts = {"disk_bytes": 3 << 20, "compression": "zstd", "ratio": 1.954}
+    >>> format_disk({**facts, "frozen_chunks": 40, "grid": (6, 8)})
+    '3.0 MiB, zstd, ratio 1.95, 40 of 48 chunks frozen'
     """
-    size = format_bytes(facts["disk_bytes"])
-    codec = facts.get("compression")
-    return size if codec is None else f"{size}, {printable(codec)}, ratio {facts['ratio']:.2f}"
+    parts = [format_bytes(facts["disk_bytes"])]
+    codec, frozen = facts.get("compression"), facts.get("frozen_chunks")
+    if codec is not None:
+        parts.append(printable(codec))
+    if codec is not None or frozen:
+        parts.append(f"ratio {facts['ratio']:.2f}")
+    if frozen is not None:
+        parts.append(f"{frozen} of {math.prod(facts['grid'])} chunks frozen")
+    return ", ".join(parts)
 
 
 def format_attrs(facts: Mapping[str, Any]) -> list[str]:
@@ -137,6 +146,13 @@ def format_attrs(facts: Mapping[str, Any]) -> list[str]:
     if len(attrs) > _MOST_ATTRS:
         lines.append(f"... and {len(attrs) - _MOST_ATTRS} more")
     return lines
+
+
+# Two lines on the file of raw chunks where others are frozen.
+_HOLES = (
+    "the .xta file is long and hollow: `extarray copy`, `extarray pack`, `cp` of GNU and",
+    "`tar -S` keep its holes; other programs may fill them",
+)
 
 
 class Info(dict[str, Any]):
@@ -187,6 +203,8 @@ class Info(dict[str, Any]):
             else:
                 text = printable(str(value))
             rows.append((key.replace("_", " "), text))
+        if self.get("frozen_chunks") and self["path"] is not None:
+            rows += zip(("note", ""), _HOLES, strict=True)
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
 

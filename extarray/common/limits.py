@@ -59,6 +59,8 @@ class Limits:
     progress_interval: float = 0.2
     #: Bytes to assign in memory between two calls of the user's progress function.
     progress_bytes: int = 1 << 26
+    #: Bytes of chunks to freeze together while an array is filled.
+    unfrozen_bytes: int = 1 << 26
     #: Most bytes of a table of blobs to read at once, and to compare with its checksum.
     table_bytes: int = 1 << 20
     #: Most chunks of a truncated file to inspect one by one.

@@ -12,6 +12,8 @@ From the top down; each module uses only modules below it:
     Commits of several arrays: states that wait for a decision, and the list of the arrays.
 ``labels``
     Axis names and labels of elements, kept in attributes, and the attributes of copies.
+``missing``
+    Elements that attributes declare as missing.
 ``places``
     Attributes that locate elements: on the earth, in the sky, along the bands.
 ``sky``

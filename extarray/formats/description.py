@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +22,7 @@ from extarray.format.labels import (
     first_labels,
     known_dims,
 )
+from extarray.format.missing import missing_elements
 from extarray.streaming.blocks import hold
 
 if TYPE_CHECKING:
@@ -40,11 +39,9 @@ __all__ = [
     "Description",
     "Packing",
     "are_labels",
-    "as_element",
     "attrs_for",
     "described",
     "many_labels",
-    "missing_elements",
     "of_coordinate",
     "other_packing",
 ]
@@ -245,61 +242,6 @@ def _of_other_sign(said: Any, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
         return None
     kind = "u" if dtype.kind == "i" else "i"
     return np.dtype(f"{kind}{dtype.itemsize}").newbyteorder(dtype.byteorder)
-
-
-def as_element(number: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a number as an element of a dtype, or None if it cannot be one.
-
-    Integers are not converted to floats, so those beyond 2**53 keep their value.
-
-    Parameters
-    ----------
-    number : int, float or Decimal
-    dtype : dtype
-        Integers or real numbers; others give None.
-
-    Examples
-    --------
-    >>> as_element(2**63 - 1, np.dtype("i8"))
-    np.int64(9223372036854775807)
-    >>> as_element(-9999.0, np.dtype("u2")) is None
-    True
-    """
-    is_finite = math.isfinite(number)
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        fits = is_finite and info.min <= number <= info.max and number == int(number)
-        return dtype.type(int(number)) if fits else None
-    if dtype.kind != "f":
-        return None
-    with np.errstate(over="ignore"):
-        value = dtype.type(float(number))
-    return value if np.isfinite(value) == is_finite else None
-
-
-#: Attributes of netCDF, GeoTIFF, ENVI and FITS that name missing elements.
-_MISSING = ("_FillValue", "missing_value", "nodata", "data ignore value", "BLANK")
-
-
-def missing_elements(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any]:
-    """Return the elements, other than NaN, that attributes of any format declare as missing.
-
-    Examples
-    --------
-    >>> missing_elements({"data ignore value": "-9999", "nodata": 70000}, np.dtype("i2"))
-    [np.int16(-9999)]
-    """
-    found: list[Any] = []
-    for name in _MISSING:
-        for said in np.ravel(np.asarray(attrs.get(name, ()))).tolist():
-            try:
-                number = Decimal(said.strip()) if isinstance(said, str) else said
-                element = as_element(number, dtype)
-            except (ArithmeticError, TypeError, ValueError):
-                continue  # another attribute of this name
-            if element is not None and element == element and element not in found:
-                found.append(element)
-    return found
 
 
 class Coordinate(NamedTuple):

@@ -13,8 +13,9 @@ import numpy as np
 
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
+from extarray.format.missing import as_element
 from extarray.format.places import OF_IMAGE, PER_BAND, plane
-from extarray.formats.description import Coordinate, Description, Packing, as_element
+from extarray.formats.description import Coordinate, Description, Packing
 from extarray.formats.elements import flat_file, mapped
 from extarray.formats.files import beside, check_free, file_name, of_library
 from extarray.formats.transfer import Format, Sink, Source, inverse
@@ -71,6 +72,8 @@ def from_envi(
     mask_and_scale: bool = False,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -93,6 +96,11 @@ def from_envi(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -142,6 +150,8 @@ def from_envi(
         mask_and_scale=mask_and_scale,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )

@@ -14,7 +14,8 @@ import numpy as np
 from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
 from extarray.common.extras import require
-from extarray.formats.description import Description, Packing, as_element
+from extarray.format.missing import as_element
+from extarray.formats.description import Description, Packing
 from extarray.formats.elements import flat_file, mapped, part_of
 from extarray.formats.files import check_free, file_name, of_library, target_name, unknown_part
 from extarray.formats.transfer import Format, Sink, Source
@@ -56,6 +57,8 @@ def from_fits(
     mask_and_scale: bool = False,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -79,6 +82,11 @@ def from_fits(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -137,6 +145,8 @@ def from_fits(
         mask_and_scale=mask_and_scale,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )

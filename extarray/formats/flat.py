@@ -80,6 +80,8 @@ def from_npy(
     chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -98,6 +100,11 @@ def from_npy(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -137,6 +144,8 @@ def from_npy(
         chunks=chunks,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )
@@ -308,6 +317,8 @@ def from_npz(
     chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -328,6 +339,11 @@ def from_npz(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -365,6 +381,8 @@ def from_npz(
         chunks=chunks,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )
@@ -572,6 +590,8 @@ def from_raw(
     order: Literal["C", "F"] = "C",
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -598,6 +618,11 @@ def from_raw(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -641,6 +666,8 @@ def from_raw(
         chunks=chunks,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )
@@ -761,6 +788,7 @@ def fromfile(
     shape: Shape | None = None,
     path: str | PathLike[str] | None = None,
     chunks: Shape | None = None,
+    compression: Any = None,
 ) -> ExtArray:
     """Make an array of the elements of a raw file, like `numpy.fromfile` in bounded memory.
 
@@ -782,6 +810,7 @@ def fromfile(
     path : str, PathLike, or None
         Path of the pair of files; None: in memory.
     chunks : int or sequence of int, optional
+    compression : str, int, Codec or None
         As for `create`.
 
     Returns
@@ -821,7 +850,9 @@ def fromfile(
     step = max(1, config.max_memory // (4 * kind.itemsize * row)) * row
     done = 0
     with contextlib.ExitStack() as stack:
-        new = stack.enter_context(filled(path, extents, kind, chunks=chunks))
+        new = stack.enter_context(
+            filled(path, extents, kind, chunks=chunks, compression=compression)
+        )
         elements = flat(new)
         source: Any = file
         if not hasattr(file, "read"):

@@ -16,8 +16,9 @@ from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, FormatError, ShapeError
 from extarray.common.extras import require
 from extarray.common.system import physical_bytes
+from extarray.format.missing import as_element
 from extarray.format.places import Line, affine, plane
-from extarray.formats.description import Coordinate, Description, Packing, as_element
+from extarray.formats.description import Coordinate, Description, Packing
 from extarray.formats.files import Room, beside, file_name, of_library, target_name
 from extarray.formats.transfer import Format, Sink, Source, has_likeness
 from extarray.storage.filesystem import File
@@ -67,6 +68,8 @@ def from_geotiff(
     mask_and_scale: bool = False,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -88,6 +91,11 @@ def from_geotiff(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -145,6 +153,8 @@ def from_geotiff(
         mask_and_scale=mask_and_scale,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )

@@ -174,6 +174,8 @@ def map_hdf5(
     chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
@@ -196,6 +198,11 @@ def map_hdf5(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -246,6 +253,8 @@ def map_hdf5(
         chunks=chunks,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )
@@ -259,6 +268,8 @@ def map_netcdf(
     chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
@@ -281,6 +292,11 @@ def map_netcdf(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -338,6 +354,8 @@ def map_netcdf(
         chunks=chunks,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )
@@ -351,6 +369,8 @@ def _mapped(
     chunks: Any = None,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> MappedArray:
@@ -363,6 +383,8 @@ def _mapped(
             chunks,
             overwrite=overwrite,
             sparse=sparse,
+            compression=compression,
+            significant_bits=significant_bits,
             progress=progress,
             guard=binding.guard,
             what=line_of("map", form.title, file, name),

@@ -98,6 +98,8 @@ def from_mat(
     mat_dtype: bool = False,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> ExtArray:
@@ -122,6 +124,11 @@ def from_mat(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -176,6 +183,8 @@ def from_mat(
         chunks=chunks,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )

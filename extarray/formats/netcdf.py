@@ -124,6 +124,8 @@ def from_netcdf(
     text: Any = None,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     max_result: int | str | None = None,
 ) -> Any:
@@ -152,6 +154,11 @@ def from_netcdf(
     sparse : bool, optional
         Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
         written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
     progress : bool or callable
         Show progress on a terminal or in a notebook.  A function is called with the bytes done and
         the bytes in all.
@@ -208,6 +215,8 @@ def from_netcdf(
             mask_and_scale=mask_and_scale,
             overwrite=overwrite,
             sparse=sparse,
+            compression=compression,
+            significant_bits=significant_bits,
             progress=progress,
             max_result=max_result,
         )
@@ -220,6 +229,8 @@ def from_netcdf(
         mask_and_scale=mask_and_scale,
         overwrite=overwrite,
         sparse=sparse,
+        compression=compression,
+        significant_bits=significant_bits,
         progress=progress,
         max_result=max_result,
     )

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.creation import NOT_GIVEN, fill_bytes, filled
-from extarray.common.arguments import check_flag, check_progress
+from extarray.array.creation import fill_bytes, filled
+from extarray.array.encodings import rounding_of
+from extarray.array.filling import writer
+from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LossyWarning
 from extarray.common.progress import Progress
@@ -32,7 +34,6 @@ from extarray.formats.elements import part_of
 from extarray.formats.files import Claims, allowed, of_library
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
-from extarray.streaming.holes import write_fresh
 from extarray.streaming.mapped_pages import Passing
 from extarray.streaming.warnings import warn
 
@@ -378,6 +379,8 @@ def load(
     mask_and_scale: bool = False,
     overwrite: bool = False,
     sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
     progress: Reported = True,
     guard: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     what: str = "import",
@@ -399,6 +402,10 @@ def load(
     overwrite : bool
     sparse : bool, optional
         Leave holes for zeros; None: if the file or the source has holes.
+    compression : str, int, Codec or None
+        As for `create`.
+    significant_bits : int, optional
+        As for `from_array`.
     progress : bool or callable
     guard : callable
         Returns a context manager for each read, which translates errors of the source's library.
@@ -468,6 +475,7 @@ def load(
         fill_value=fill,
         overwrite=check_flag(overwrite, "overwrite"),
         sparse=holes,
+        compression=compression,
         attrs=attrs,
         dims=given.dims,
     ) as new:
@@ -476,8 +484,10 @@ def load(
             source = replace(source, mapped=False, parallel=True)
         passing = Passing()
 
+        write = writer(new, rounding_of(significant_bits, dtype, new.fill_value, attrs))
+
         def put(box: Box, values: NDArray[Any]) -> int:
-            write_fresh(new, box, values)
+            write(new, box, values)
             return stored.itemsize * math.prod(values.shape)
 
         def move(box: Box) -> int:
@@ -782,6 +792,8 @@ class Format:
         mask_and_scale: bool = False,
         overwrite: bool = False,
         sparse: bool | None = None,
+        compression: Any = None,
+        significant_bits: int | None = None,
         progress: Reported = True,
         max_result: int | str | None = None,
         **options: Any,
@@ -804,6 +816,11 @@ class Format:
             Replace an existing pair.
         sparse : bool, optional
             Leave holes for zeros, as for `create`; None: if parts of the file were never written.
+        compression : str, int, Codec or None
+            Codec of the new array, as for `create`; all chunks are frozen at the end.
+        significant_bits : int, optional
+            Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as
+            they are.
         progress : bool or callable
             Show progress on a terminal or in a notebook; or a function that is called with the
             bytes done and the total bytes.
@@ -825,6 +842,8 @@ class Format:
                 mask_and_scale=mask_and_scale,
                 overwrite=overwrite,
                 sparse=sparse,
+                compression=compression,
+                significant_bits=significant_bits,
                 progress=progress,
                 guard=guard,
                 what=line_of("from", self.title, file, name),

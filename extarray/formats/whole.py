@@ -95,6 +95,7 @@ def load_whole(
     *,
     overwrite: bool = False,
     chunks: Any = None,
+    significant_bits: int | None = None,
     max_result: int | str | None = None,
     **options: Any,
 ) -> Group:
@@ -104,6 +105,11 @@ def load_whole(
     """
     if chunks is not None:
         raise ArgumentError("chunks apply to a single array; name it, or leave out chunks")
+    if significant_bits is not None:
+        raise ArgumentError(
+            "significant_bits would round all arrays of the file, coordinates too; name a single "
+            "array, or leave it out"
+        )
     check_flag(overwrite, "overwrite")
     target = Path(os.path.abspath(os.fsdecode(path)))
     if overwrite and target.is_dir():

@@ -153,8 +153,9 @@ def _rows(rows: Sequence[tuple[str, str, str]], wide: Sequence[tuple[str, str]])
 def _where(facts: Mapping[str, Any]) -> str:
     if facts["path"] is None:
         return "in memory"
-    size = _text(format_disk(facts))
-    return f"{_text(facts['path'])} ({size} on disk), mode {_text(facts['mode'])}"
+    size, *more = format_disk(facts).split(", ", 1)
+    told = _text(", ".join([f"{size} on disk", *more]))
+    return f"{_text(facts['path'])} ({told}), mode {_text(facts['mode'])}"
 
 
 def _text(value: Any) -> str:

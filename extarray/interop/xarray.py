@@ -266,7 +266,8 @@ class ExtArrayDataArray:
             all dimensions with labels.  Other dimensions must be complete.
         encoding : mapping, optional
             Encodings by the names of the array and of its coordinates, as for
-            `xarray.Dataset.to_netcdf`, and ``"chunks"``.
+            `xarray.Dataset.to_netcdf`; also ``"chunks"``, ``"compression"`` and ``"freeze"`` as for
+            `extarray.create`, and ``"significant_bits"`` as for `extarray.from_array`.
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
             NumPy's rule for losses when the new values have another dtype than the stored ones.
             None: no loss; values must fit into a dtype of the same kind.
@@ -378,7 +379,9 @@ class ExtArrayDataset:
             ``"auto"`` to find the slice by the labels of the coordinate; "auto" alone applies to
             all dimensions with labels.  Other dimensions must be complete.
         encoding : mapping, optional
-            Encodings by names of variables, as for `xarray.Dataset.to_netcdf`, and ``"chunks"``.
+            Encodings by names of variables, as for `xarray.Dataset.to_netcdf`; also ``"chunks"``,
+            ``"compression"`` and ``"freeze"`` as for `extarray.create`, and ``"significant_bits"``
+            as for `extarray.from_array`.
         casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
             NumPy's rule for losses when the new values have another dtype than the stored ones.
             None: no loss; values must fit into a dtype of the same kind.

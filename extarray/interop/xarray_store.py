@@ -21,6 +21,7 @@ import numpy as np
 
 from extarray.array import creation
 from extarray.array.array import ExtArray
+from extarray.array.encodings import encoding_of
 from extarray.array.folders import Group, open_group
 from extarray.common.config import config
 from extarray.common.errors import (
@@ -97,6 +98,7 @@ class Entry(NamedTuple):
     dataset_origin: tuple[int, ...] | None
     unlimited: frozenset[str]  # dimensions that could grow in the original file
     is_text: bool  # whether single bytes are characters of texts along the last axis
+    compressed: dict[str, Any]  # options of `create`
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | RemotePath, prefix: str = "") -> Entry:
@@ -139,6 +141,7 @@ class Entry(NamedTuple):
                 dataset_origin=dataset_origin,
                 unlimited=frozenset(d for d in unlimited if d in named),
                 is_text=is_text,
+                compressed=encoding_of(a._store.now.header),
             )
 
     @property
@@ -162,6 +165,7 @@ class Entry(NamedTuple):
         encoding = {
             "source": self.path,
             "chunks": self.chunks,
+            **self.compressed,
             "preferred_chunks": {
                 d: min(c, max(1, n)) for d, c, n in zip(self.dims, self.chunks, shape, strict=True)
             },

@@ -11,6 +11,8 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from extarray.array import creation
 from extarray.array.array import ExtArray
 from extarray.common.errors import ArgumentError, BoundsError
@@ -20,6 +22,8 @@ from extarray.storage.lock import own_host
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from extarray.codecs.rounding import Rounding
 
 __all__ = [
     "BEING_FILLED",
@@ -42,6 +46,7 @@ class Part(NamedTuple):
     place: tuple[slice, ...]
     variable: Any
     token: str | None = None  # value of the array's attribute while the tasks may write
+    rounding: Rounding | None = None  # of the elements
 
 
 def new_token() -> str:
@@ -63,11 +68,15 @@ class _Target:
     token : str, optional
         Nothing is written unless the attribute `BEING_FILLED` has this value: another write of the
         same elements may have followed one that was rolled back.
+    rounding : Rounding, optional
+        Of the elements.
     """
 
-    def __init__(self, array: ExtArray, token: str | None = None) -> None:
+    def __init__(
+        self, array: ExtArray, token: str | None = None, rounding: Rounding | None = None
+    ) -> None:
         self._array: ExtArray | None = array
-        self._token = token
+        self._token, self._rounding = token, rounding
         self._pickled, self._host = b"", own_host()
         self._origin = array.origin
         self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
@@ -100,7 +109,7 @@ class _Target:
                     f"elements {place} are no longer in {array.path}, which has shape "
                     f"{array.shape}: their append was rolled back"
                 )
-        array[place] = values
+        array[place] = values if self._rounding is None else self._rounding(np.asarray(values))
         if own_host() != self._host:
             array.flush()
 
@@ -146,7 +155,7 @@ def write_now(parts: Sequence[Part]) -> None:
 def _stored(parts: Sequence[Part], compute: bool) -> Any:
     return require("dask.array", "dask").store(
         [part.variable.data for part in parts],
-        [_Target(part.array, part.token) for part in parts],
+        [_Target(part.array, part.token, part.rounding) for part in parts],
         regions=[part.place for part in parts],
         lock=False,
         compute=compute,

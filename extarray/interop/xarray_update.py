@@ -371,7 +371,7 @@ def _write_region(
 
 def _write(part: Part) -> None:
     """Write elements block by block."""
-    a, place, new, _ = part
+    a, place, new = part.array, part.place, part.variable
     firsts = [s.start for s in place]
     for box in boxes(new):
         own = (slice(s.start + n, s.stop + n) for s, n in zip(box, firsts, strict=True))

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray.array.creation import create, filled
+from extarray.array.encodings import check_encoding, rounding_of
+from extarray.array.filling import writer
 from extarray.array.folders import changed_group, open_group, replace_group
 from extarray.array.growth import write_source
 from extarray.common.arguments import check_choice
@@ -47,6 +49,7 @@ from extarray.storage.filesystem import family
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from extarray.codecs.rounding import Rounding
 
 __all__ = ["write_array", "write_dataset", "write_tree"]
 
@@ -57,6 +60,13 @@ common: Any = require("xarray.backends.common", "xarray")
 # -- plans of new arrays -------------------------------------------------------------------------
 
 
+#: Encodings of a variable that are no conventions, and those that say how its array is compressed.
+_LAYOUT = {"chunks", "source", "preferred_chunks", "_FillValue"}
+_COMPRESSION = {"compression", "freeze", "significant_bits"}
+#: Encodings of other engines that give the one of this name another meaning.
+_OF_OTHERS = {"compression_opts", "complevel", "zlib"}
+
+
 class New(NamedTuple):
     """An array to be created."""
 
@@ -64,6 +74,8 @@ class New(NamedTuple):
     variable: Any
     attrs: dict[str, Any]
     chunks: Any
+    compressed: dict[str, Any]  # options of `create`
+    rounding: Rounding | None = None
 
     @classmethod
     def plan(
@@ -72,13 +84,19 @@ class New(NamedTuple):
         """Make all checks that are possible before writing."""
         attrs = _array_attrs(variable, extra, f"'{path}'")
         # A fill value of None marks no missing value.
-        unknown = set(variable.encoding) - {"chunks", "source", "preferred_chunks", "_FillValue"}
+        unknown = set(variable.encoding) - _LAYOUT - _COMPRESSION
         if checked and unknown:
             raise ArgumentError(
                 f"unexpected encoding for '{path}': {sorted(unknown)}; use those of the CF "
-                "conventions, or 'chunks'"
+                "conventions, 'chunks', 'compression', 'freeze' or 'significant_bits'"
             )
-        new = cls(path, variable, attrs, _chunk_shape(variable, chunks))
+        asked = {key: variable.encoding[key] for key in _COMPRESSION & set(variable.encoding)}
+        if not checked and _OF_OTHERS & set(variable.encoding):
+            asked = {}
+        bits = asked.pop("significant_bits", None)
+        new = cls(path, variable, attrs, _chunk_shape(variable, chunks), asked)
+        new = new._replace(rounding=rounding_of(bits, variable.dtype, new.fill_value, attrs))
+        check_encoding(path, **asked)
         create(
             None,
             (0,) * variable.ndim,
@@ -114,8 +132,9 @@ class New(NamedTuple):
             overwrite=overwrite,
             attrs=self.attrs,
             dims=self.variable.dims,
+            **self.compressed,
         ) as array:
-            yield Part(array, place, self.variable)
+            yield Part(array, place, self.variable, rounding=self.rounding)
         array.close()
 
 
@@ -193,10 +212,17 @@ def _make(new: list[New], overwrite: bool, compute: bool) -> list[Part]:
         # Values may still be refused, so replace nothing before all are written.
         with array.being_filled(overwrite) as part:
             if compute or not is_late(array.variable):
-                write_source(part.array, part.variable, (0,) * part.array.ndim, part.array.shape)
+                _write(part)
             else:
                 later.append(part)
     return later
+
+
+def _write(part: Part) -> None:
+    """Write the elements of a variable to a new array, block by block."""
+    array = part.array
+    write = writer(array, part.rounding)
+    write_source(array, part.variable, (0,) * array.ndim, array.shape, write=write)
 
 
 # -- a folder of arrays --------------------------------------------------------------------------

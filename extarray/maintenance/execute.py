@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from extarray.grid.rechunk_axis import Step
     from extarray.maintenance.rechunk_pass import Pass
     from extarray.streaming.blocks import Source
+    from extarray.streaming.holes import Write
 
 __all__ = ["Mover"]
 
@@ -40,8 +41,9 @@ class Mover:
     element that waits along several axes waits along the fastest of them first.
     """
 
-    def __init__(self, p: Pass, source: Source, target: Source) -> None:
+    def __init__(self, p: Pass, source: Source, target: Source, write: Write = write_fresh) -> None:
         self._pass, self._source, self._target = p, source, target
+        self._write = write
         dtype = source.dtype
         # Holes of the source need no copy: the target has their zeros already.
         self._is_hole = holes_of(source)
@@ -111,7 +113,7 @@ class Mover:
         for low, values in ready:
             if values.size:
                 box = tuple(slice(a, a + n) for a, n in zip(low, values.shape, strict=True))
-                write_fresh(self._target, box, values)
+                self._write(self._target, box, values)
         # Elements that wait along a slower axis may come from where a faster one holds its own.
         for j, (low, values) in reversed(waiting):
             self._held_part(j, steps, start, low, values.shape)[...] = values

@@ -42,6 +42,7 @@ from extarray.maintenance.workers import Crew
 from extarray.storage.filesystem import absolute_names, family, fresh_name, has_files
 from extarray.storage.names import remove_left_of_passes
 from extarray.streaming.blocks import hold, lead_of, read_elements
+from extarray.streaming.holes import write_fresh
 from extarray.streaming.mapped_pages import Passing
 
 if TYPE_CHECKING:
@@ -49,9 +50,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.codecs.rounding import Rounding
     from extarray.common.arguments import Reported
     from extarray.format.header import Header
     from extarray.storage.file_store import FileStore
+    from extarray.streaming.holes import Write
 
 __all__ = [
     "Arrays",
@@ -77,6 +80,12 @@ class Arrays(Protocol):
 
     def open(self, path: Path, mode: str) -> Any:
         """Open an array, without waiting for its writer."""
+
+    def writer(self, array: Any, rounding: Rounding | None) -> Write:
+        """Return the function that writes boxes to the target, in place of `write_fresh`."""
+
+    def complete(self, array: Any) -> None:
+        """Put an array that has all of its elements into its final form."""
 
     def store(self, array: Any) -> FileStore:
         """Return the store of an array."""
@@ -112,14 +121,14 @@ def passes_between(
     return plan_passes(task, budget, most, tables)
 
 
-def fill(new: Any, source: Any, tell: Callable[[int], None]) -> None:
+def fill(new: Any, source: Any, tell: Callable[[int], None], write: Write = write_fresh) -> None:
     """Copy the elements of an array or view into a fresh array of its shape, in one pass.
 
     `tell` is called with the bytes moved since its last call.
     """
     in_memory, source = new.path is None, hold(source, verified=True)
     for p in passes_between(source, new.shape, new.chunks, new.dtype, None, in_memory, most=1):
-        crew = Crew(p, source, new, config.max_memory)
+        crew = Crew(p, source, new, config.max_memory, write)
         crew.move(p.templates(), lambda moved: tell(moved * new.itemsize))
 
 
@@ -141,6 +150,7 @@ class Transformation:
     ranks: int = 1  # processes that share the work
     what: str = "rechunk"  # label of the progress line
     like: tuple[str, str] | None = None  # files whose permissions those of the passes take
+    rounding: Rounding | None = None  # of the elements that come into the target
 
     def in_memory(self) -> Any:
         """Make the target in memory."""
@@ -148,7 +158,7 @@ class Transformation:
         new = self.arrays.create(None, self.shape, header, self.attrs, self.growth)
         with OnError(new.close), self.told() as progress:
             for p in self.passes:
-                self._move(p, self.source, new, progress)
+                self._move(p, self.source, new, progress, write=self._writer(new))
             self.check(new)
         return new
 
@@ -170,6 +180,7 @@ class Transformation:
         try:
             new = self._pass_by_pass(paths, first, new)
             with OnError(new.close):
+                self.arrays.complete(new)
                 self.check(new)
                 store = self.arrays.store(new)
                 store.set_attrs(self.attrs)
@@ -347,17 +358,27 @@ class Transformation:
         if not self.passes:
             return
         p = self.passes[i]
+        write = self._writer(new) if i + 1 == len(self.passes) else write_fresh
         journal = self.journal(i, self.arrays.store(new))
         with OnError(journal.save_quietly):
-            self._move(p, source, new, progress, journal)
+            self._move(p, source, new, progress, journal, write)
         if i + 1 < len(self.passes):
             journal.finish()
 
+    def _writer(self, new: Any) -> Write:
+        return self.arrays.writer(new, self.rounding)
+
     def _move(
-        self, p: Pass, source: Any, new: Any, progress: Progress, journal: Journal | None = None
+        self,
+        p: Pass,
+        source: Any,
+        new: Any,
+        progress: Progress,
+        journal: Journal | None = None,
+        write: Write = write_fresh,
     ) -> None:
         itemsize = new.dtype.itemsize
-        crew = Crew(p, hold(source, verified=True), new, self.memory)
+        crew = Crew(p, hold(source, verified=True), new, self.memory, write)
         templates = p.templates()
         first = 0 if journal is None else journal.done
         for template in itertools.islice(templates, first):

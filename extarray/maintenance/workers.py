@@ -18,6 +18,7 @@ from extarray.common.errors import StorageError
 from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.maintenance.execute import Mover
+from extarray.streaming.holes import write_fresh
 from extarray.streaming.mapped_pages import Passing
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from extarray.maintenance.rechunk_pass import Pass
     from extarray.streaming.blocks import Source
+    from extarray.streaming.holes import Write
 
     Template = tuple[tuple[int, int], ...]
 
@@ -37,11 +39,18 @@ class Crew:
     Together their buffers stay within `memory`; each thread takes `Pass.memory`.
     """
 
-    def __init__(self, p: Pass, source: Source, target: Source, memory: int) -> None:
+    def __init__(
+        self,
+        p: Pass,
+        source: Source,
+        target: Source,
+        memory: int,
+        write: Write = write_fresh,
+    ) -> None:
         self.done = 0  # leading templates that are all done
         most = min(memory // p.memory, p.n_templates, p.bytes_written // limits.share_bytes)
         n = max(1, min(config.threads, most))
-        self._movers = [Mover(p, source, target) for _ in range(n)]
+        self._movers = [Mover(p, source, target, write) for _ in range(n)]
         self._lock = threading.Lock()
         self._ahead: set[int] = set()  # templates done beyond `done`
         self._elements = 0  # moved, but not yet reported

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from extarray.array.facts import frozen_among
 from extarray.common.errors import ArgumentTypeError
 from extarray.common.extras import require
 from extarray.grid.growth_map import (
@@ -51,7 +52,8 @@ def growth_map(
 
     The colour tells which axis grew, its shade when: light is early, dark is late.  Heavy lines
     separate segments.  The first segment is grey.  Hatching covers elements outside the bounds, in
-    chunks that the bounds cut or that were cut off.
+    chunks that the bounds cut or that were cut off.  Frozen chunks of a compressed array have a
+    dark corner.
 
     Parameters
     ----------
@@ -126,6 +128,7 @@ def growth_map(
         )
         if rows
         else None,
+        marked=partial(frozen_among, a),
         path=path,
         dpi=dpi,
     )
@@ -143,6 +146,7 @@ def map_cells(
     colours: NDArray[np.float64],
     legend: tuple[float | None, Callable[[Any], None]] | None = None,
     show_classes: bool = False,
+    marked: Callable[[NDArray[np.int64]], NDArray[np.bool_] | None] | None = None,
     path: Any = None,
     dpi: float = 110,
 ) -> Any:
@@ -160,6 +164,8 @@ def map_cells(
         figure.
     show_classes : bool
         Whether cells show the number of their class instead of the address.
+    marked : callable, optional
+        Tells which of some addresses get a dark corner; None: none.
     """
     figure_module = require("matplotlib.figure", "plot", "a map of chunks")
     planes = planes_of(a, axis=axis, at=at, names=names, classes=classes)
@@ -177,6 +183,9 @@ def map_cells(
         outer = (number % across == 0, number < across)
         _draw_cells(one, plane, colours, outer if ax is None else (True, True))
         _draw_outside(one, plane)
+        marks = None if marked is None else marked(plane.addresses)
+        if marks is not None:
+            _draw_marks(one, marks & (plane.classes >= 0))
     if legend is not None and ax is None:
         legend[1](figure)
     # Only the layout determines the size of a cell, and so of the addresses.
@@ -203,6 +212,19 @@ def _draw_outside(ax: Any, plane: Plane) -> None:
                 zorder=2.5,
             )
         )
+
+
+def _draw_marks(ax: Any, marks: NDArray[np.bool_]) -> None:
+    """Give some cells a dark corner, at the lower right."""
+    collections = require("matplotlib.collections", "plot", "a map of chunks")
+    corners = np.argwhere(marks)[:, None, ::-1] + 0.5
+    triangle = np.array([[0, 0], [-0.28, 0], [0, -0.28]])
+    ax.add_collection(
+        collections.PolyCollection(
+            corners + triangle, facecolors=INK, alpha=0.7, linewidths=0, gid="frozen", zorder=2.7
+        ),
+        autolim=False,
+    )
 
 
 def _new_figure(

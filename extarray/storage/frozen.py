@@ -454,6 +454,13 @@ class FrozenTable:
             found.append(addresses[self.entries(addresses) != RAW])
         return np.concatenate(found)
 
+    def count(self, stop: int) -> int:
+        """Return how many of the chunks before an address are frozen."""
+        return sum(
+            int(np.count_nonzero(self.entries(addresses[addresses < stop])))
+            for addresses, _ in self._written()
+        )
+
     def clear_from(self, first: int) -> None:
         """Clear the words of chunks from an address on, which are new when growth reaches them."""
         with self._lock, family("cannot clear the table of '{}'", self._pair.path):

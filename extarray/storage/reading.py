@@ -210,9 +210,11 @@ class PairReader:
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes that the file of the chunks takes on disk."""
+        """Bytes that the chunks take on the disk, raw and in blobs."""
         data = self.now.stored
         blocks = disk_bytes(data.stat())
+        if self.now.frozen is not None:
+            blocks += disk_bytes(self.now.blobs.stat())
         return min(blocks, data.length) if self.now.packed_as else blocks
 
     @property

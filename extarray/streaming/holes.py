@@ -14,12 +14,15 @@ import numpy as np
 from extarray.streaming.blocks import leaves_holes, write_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
     from extarray.streaming.blocks import Source
+
+    #: `write_fresh`, or what takes its place.
+    Write = Callable[[Source, Box, NDArray[Any]], None]
 
 __all__ = ["clear", "keeps_zeros", "write_fresh"]
 

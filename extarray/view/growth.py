@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from extarray.array.facts import frozen_among
 from extarray.grid.growth_map import (
     grid_bounds,
     plane_at,
@@ -47,8 +48,9 @@ def growth_map(
     blocks : list of ndarray
         The address of each chunk, its segment, as a place in ``facts["segments"]``, and whether
         its label is inside the bounds; where labels stand along both axes; rectangles of one
-        segment; lines between cells of the same segment (thin) and of different ones (heavy).  A
-        rectangle or line is top, bottom, left and right, in cells.
+        segment; lines between cells of the same segment (thin) and of different ones (heavy); if
+        chunks of the array can be frozen, whether each chunk is.  A rectangle or line is top,
+        bottom, left and right, in cells.
     """
     history = segments(array)
     plane = plane_at(
@@ -73,6 +75,9 @@ def growth_map(
         "thin": plane.lines(heavy=False).astype("<u4"),
         "heavy": plane.lines(heavy=True).astype("<u4"),
     }
+    frozen = frozen_among(array, plane.addresses)
+    if frozen is not None:
+        blocks["frozen"] = frozen.astype("u1")
     facts = {
         "rows": None if rows is None else [plane.rows.start, plane.rows.step],
         "columns": [plane.columns.start, plane.columns.step],

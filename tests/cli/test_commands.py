@@ -839,6 +839,46 @@ class TestGroups:
         found = run("pack", tmp_path / "a", tmp_path / "c.xap", "--compression", "lzf")
         assert found.status == 2 and "no codec 'lzf'" in found.err
 
+    @pytest.mark.parametrize("asked", [None, "zlib:3:shuffle", "none"])
+    def test_new_arrays_are_compressed(self, tmp_path, done, monkeypatch, asked):
+        x = np.arange(40_000, dtype="i4").reshape(200, 200)
+        xa.from_array(x, tmp_path / "a", chunks=(50, 100), compression="zlib").close()
+        np.save(tmp_path / "x.npy", x)
+        words = [] if asked is None else ["--compression", asked]
+        done("create", tmp_path / "created", "--shape", "3,4", *words)
+        done("import", tmp_path / "x.npy", tmp_path / "imported", *words)
+        with open(tmp_path / "x.npy", "rb") as file:
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+            done("import", "-", tmp_path / "piped", *words)
+        done("copy", tmp_path / "a", tmp_path / "copied", *words)
+        done("rechunk", tmp_path / "a", tmp_path / "cut", "--chunks", "40", *words)
+        for name in ("created", "imported", "piped", "copied", "cut"):
+            with xa.open(tmp_path / name) as a:
+                found, is_copy = a._store.now.frozen, name in ("copied", "cut")
+                wanted = None if asked == "none" else asked or ("zlib" if is_copy else None)
+                assert (None if found is None else str(found.codec)) == wanted
+                np.testing.assert_array_equal(a[...], x if name != "created" else np.zeros((3, 4)))
+
+    def test_compressed_arrays_are_listed_with_what_they_take(self, tmp_path, done):
+        x = np.arange(40_000, dtype="i4").reshape(200, 200)
+        xa.from_array(x, tmp_path / "a", chunks=(50, 100), compression="zlib:3").close()
+        facts = json.loads(done("info", tmp_path / "a", "--json"))
+        assert facts["disk_bytes"] < x.nbytes < facts["file_bytes"]
+        listed = done("ls", tmp_path)
+        assert f"zlib:3, ratio {facts['ratio']:.2f}, 8 of 8 chunks frozen" in listed
+        (entry,) = json.loads(done("ls", tmp_path, "--json"))
+        for key in ("compression", "ratio", "frozen_chunks", "disk_bytes"):
+            assert entry[key] == facts[key]
+        assert "cp` of GNU" in done("info", tmp_path / "a")
+
+    def test_floats_are_rounded(self, tmp_path, done, run):
+        np.save(tmp_path / "x.npy", [1.1, 2.3])
+        done("import", tmp_path / "x.npy", tmp_path / "a", "--significant-bits", "2")
+        done("copy", tmp_path / "a", tmp_path / "b", "--significant-bits", "1")
+        assert [elements(tmp_path / name).tolist() for name in "ab"] == [[1.0, 2.5], [1.0, 2.0]]
+        found = run("copy", tmp_path / "a", tmp_path / "c", "--significant-bits", "90")
+        assert found.status == 2 and "must be 1 to 52" in found.err
+
     def test_a_packed_group_is_a_group_to_commands(self, group, tmp_path, done):
         file = tmp_path / "all.xap"
         done("attrs", group, "title=masts")

@@ -20,7 +20,14 @@ FORMATS = Path(registry.__file__).parent
 
 #: Shared parameters in order, with their defaults; a format's own stand between the two groups.
 READ_FIRST = {"path": None, "chunks": None, "mask_and_scale": False}
-READ_LAST = {"overwrite": False, "sparse": None, "progress": True, "max_result": None}
+READ_LAST = {
+    "overwrite": False,
+    "sparse": None,
+    "compression": None,
+    "significant_bits": None,
+    "progress": True,
+    "max_result": None,
+}
 WRITTEN_FIRST = {"selection": None}
 WRITTEN_LAST = {"overwrite": False, "progress": True}
 #: Formats whose numbers are never packed.
@@ -28,7 +35,15 @@ PLAIN = {"from_npy", "from_npz", "from_raw", "from_mat", "map_hdf5", "map_netcdf
 #: Functions that also make or write groups, which their docstrings mention.
 OF_GROUPS = {"from_hdf5", "from_netcdf", "from_zarr"}
 #: Parameters that every format describes in the same words.
-SAME = ["chunks", "sparse", "progress", "max_result", "selection"]
+SAME = [
+    "chunks",
+    "sparse",
+    "compression",
+    "significant_bits",
+    "progress",
+    "max_result",
+    "selection",
+]
 
 
 def functions():

@@ -165,6 +165,24 @@ class TestGrowthMap:
         with pytest.raises(ArgumentError, match=message):
             plot.growth_map(grown(shape, ()), **options)
 
+    def test_frozen_chunks_have_a_corner(self, tmp_path):
+        def corners(a):
+            (ax,) = panels(plot.growth_map(a))
+            return [
+                tuple(path.vertices[0] - 0.5)
+                for each in ax.collections
+                if each.get_gid() == "frozen"
+                for path in each.get_paths()
+            ]
+
+        with xa.create(tmp_path / "a", (4, 6), chunks=2, compression="zlib", freeze="never") as a:
+            assert corners(a) == []
+            a[...] = 1
+            a.freeze()
+            a[2, 3] = 2  # thaws the chunk (1, 1)
+            found = sorted((int(y), int(x)) for x, y in corners(a))
+        assert found == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 2)]
+
     @pytest.mark.sampled(1)
     @pytest.mark.parametrize("make", [lambda: grown(*OTOO_3A[:2]), many_segments])
     def test_addresses_stand_out_from_their_cells(self, make):

@@ -411,6 +411,27 @@ class TestWhatIsServed(Case):
                 assert mine.start_address <= address < mine.start_address + mine.size
                 assert (told["axis"], told["by"]) == (mine.axis, mine.by)
 
+    def test_the_growth_map_tells_frozen_chunks(self):
+        with xa.create(
+            self.folder / "arrays" / "frozen", (4, 6), chunks=2, compression="zlib", freeze="never"
+        ) as a:
+            a[...] = 1
+            a.freeze()
+            a[2, 3] = 2  # thaws the chunk (1, 1)
+            a.flush()
+            head, body = self.numbers(
+                "growth", name="frozen", chunk="0,0", rows="0,0,2,99", columns="1,0,3,99"
+            )
+            assert "5 of 6 chunks frozen" in self.facts("array", name="frozen")["disk"]
+        name, code, length = head["blocks"][-1]
+        assert (name, code, length) == ("frozen", "u1", 6)
+        found = np.frombuffer(body, "u1")[-6:].reshape(2, 3)
+        np.testing.assert_array_equal(found, [[1, 1, 1], [1, 0, 1]])
+        head, _ = self.numbers(
+            "growth", name="scene", chunk="1,0,0", rows="1,0,4,99", columns="2,0,5,99"
+        )
+        assert "frozen" not in [block[0] for block in head["blocks"]]
+
     def test_the_growth_map_is_laid_out(self):
         """Rectangles cover the cells of a segment, lines part cells, and bounds cut them."""
         head, body = self.numbers(

@@ -229,6 +229,7 @@ export function drawChunks(context, map, x, y, { faint, addresses, edges }) {
       context.fillRect(across(left), down(top), across(right) - across(left), down(bottom) - down(top));
     }
   }
+  if (map.frozen && cell >= 8) markFrozen(context, map, cell, across, down);
   if (addresses && rs === 1 && cs === 1) drawAddresses(context, map, cell, across, down, faint);
   context.restore();
 }
@@ -243,6 +244,22 @@ function strokeLines(context, lines, across, down, colour, thick) {
     context.lineTo(across(right), down(bottom));
   }
   context.stroke();
+}
+
+/** Mark frozen chunks by a corner. */
+function markFrozen(context, map, cell, across, down) {
+  const width = map.shape[1];
+  const side = Math.min(7, cell / 3);
+  context.fillStyle = "rgba(26 26 26 / .7)";
+  context.beginPath();
+  map.frozen.forEach((is, k) => {
+    if (!is) return;
+    const [x, y] = [across((k % width) + 1), down(Math.floor(k / width) + 1)];
+    context.moveTo(x, y);
+    context.lineTo(x - side, y);
+    context.lineTo(x, y - side);
+  });
+  context.fill();
 }
 
 /** Write addresses into cells that are large enough. */
@@ -310,7 +327,10 @@ export class GrowthChart {
     const [r0, rs] = this.map.rows ?? [0, 1];
     const [c0, cs] = this.map.columns;
     const k = Math.floor((row - r0) / rs) * this.map.shape[1] + Math.floor((column - c0) / cs);
-    return { row, column, address: this.map.addresses[k], segment: this.map.segments[this.map.owners[k]] };
+    return {
+      row, column, address: this.map.addresses[k], segment: this.map.segments[this.map.owners[k]],
+      frozen: this.map.frozen?.[k],
+    };
   }
 
   draw(map, total, here) {

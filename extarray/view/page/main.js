@@ -297,6 +297,7 @@ function tellChunk(cell) {
     if (state.rows >= 0) chunk[state.rows] = cell.row;
     chunk[state.columns] = cell.column;
     text = `chunk ${chunk.join(", ")} · address ${grouped(cell.address)} · segment ${cell.segment.number + 1}: ${cell.segment.text}`;
+    if (cell.frozen !== undefined) text += cell.frozen ? " · frozen" : " · raw";
   } else {
     const n = info.segments;
     const count = info.grid.reduce((a, b) => a * b, 1);

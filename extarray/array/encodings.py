@@ -1,0 +1,98 @@
+"""Compression of a new array: as asked for, or that of the array whose elements it takes.
+
+And rounding, which makes elements compress.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.codecs.codec import Codec
+from extarray.codecs.libraries import check_present
+from extarray.codecs.rounding import Rounding, check_bits
+from extarray.common.arguments import NOT_GIVEN, check_choice
+from extarray.common.choices import FREEZES
+from extarray.common.errors import ArgumentError
+from extarray.format.missing import missing_elements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from extarray.format.header import Header
+
+__all__ = ["check_encoding", "encoded", "encoded_like", "encoding_of", "rounding_of"]
+
+
+def encoding_of(header: Header) -> dict[str, Any]:
+    """Return the options of `create` that an array was compressed with; empty if it is not."""
+    note = header.encoding
+    if note:
+        return {"compression": note["codec"], "freeze": note.get("freeze", FREEZES[0])}
+    return {} if header.compression is None else {"compression": header.compression}
+
+
+def check_encoding(path: Any, compression: Any = None, freeze: Any = FREEZES[0]) -> Codec | None:
+    """Return the codec for an array at `path`; None: it is not to be compressed.
+
+    Raises
+    ------
+    ArgumentError
+        A ValueError: there is no such codec, or the array is in memory.
+    MissingExtraError
+        An ImportError: the library of the codec is not installed.
+    """
+    codec = Codec.parse(compression)
+    check_choice(freeze, "freeze", FREEZES)
+    if codec is not None:
+        if path is None:
+            raise ArgumentError("compression needs files; give a path, or leave it out")
+        check_present(codec)
+    return codec
+
+
+def encoded(header: Header, compression: Any, freeze: Any, path: Any) -> Header:
+    """Return the header of an array at `path` that is compressed as asked.
+
+    Raises
+    ------
+    ArgumentError, MissingExtraError
+        As `check_encoding`.
+    """
+    codec = check_encoding(path, compression, freeze)
+    if codec is None:
+        return header
+    return header.freezing({"codec": str(codec), "freeze": str(freeze)})
+
+
+def encoded_like(
+    header: Header, source: Header, compression: Any, freeze: Any, path: Any
+) -> Header:
+    """Return the header of a copy, which is compressed as its source unless asked otherwise.
+
+    A copy in memory is not compressed.
+    """
+    given = {"compression": compression, "freeze": freeze}
+    kept = {} if path is None else encoding_of(source)
+    asked = {key: value for key, value in given.items() if value is not NOT_GIVEN}
+    options = {"compression": None, "freeze": FREEZES[0], **kept, **asked}
+    return encoded(header, **options, path=path)
+
+
+def rounding_of(
+    bits: Any, dtype: np.dtype[Any], fill: Any, attrs: Mapping[str, Any]
+) -> Rounding | None:
+    """Return the rounding of elements that come into a new array; None if no bits are given.
+
+    The fill value, and elements that attributes declare as missing, stay as they are.
+
+    Raises
+    ------
+    ArgumentError, DTypeError
+        Elements have no mantissa of so many bits.
+    """
+    if bits is None:
+        return None
+    number = check_bits(bits, dtype)
+    return Rounding(dtype, number, (np.asarray(fill, dtype)[()], *missing_elements(attrs, dtype)))
