@@ -10,6 +10,8 @@ From the top down; a module uses only modules below it:
     Chunks in blobs of a packed file elsewhere, in another order than that of their addresses.
 ``pairs``
     Pairs of files elsewhere: metadata in whole states, also while a writer changes them.
+``frozen``
+    Frozen chunks of a pair of files elsewhere, beside raw ones.
 ``packs``
     Packed files elsewhere: the end of the file opens them.
 ``paths``

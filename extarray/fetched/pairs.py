@@ -22,14 +22,16 @@ from extarray.common.errors import (
     ResultError,
     StorageError,
 )
+from extarray.fetched.frozen import Words
 from extarray.fetched.packs import TAIL_BYTES
 from extarray.fetched.paths import NOT_THERE, WHY_READ_ONLY
 from extarray.fetched.shadow import shadow_of
-from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES
+from extarray.format.constants import HOLDER_BYTES, LIVE_SLOTS, SEAL_BYTES
 from extarray.format.suffixes import DATA, METADATA
 from extarray.remote.objects import Counts, RemoteObject
 from extarray.storage.filesystem import fresh_name
-from extarray.storage.pair import Pair
+from extarray.storage.frozen import HANDED_ON, FrozenTable
+from extarray.storage.pair import Pair, blobs_alone
 from extarray.storage.states import StateReader
 
 if TYPE_CHECKING:
@@ -72,6 +74,10 @@ class RemotePair(Pair):
     def real_path(self) -> str:
         """The URL by which others find the pair."""
         return str(self.path)
+
+    def notes_writer(self) -> bool:
+        """Tell whether a writer has noted itself, which may be dead."""
+        return any(self.metadata.read(HOLDER_BYTES, self.header.holder_offset))
 
     @property
     def has_name(self) -> bool:
@@ -153,6 +159,8 @@ class Found(NamedTuple):
         Numbers of the newest whole state, and of cuts.
     is_torn : bool
         A newer state is not whole, as after the death of a writer.
+    words : Words or None
+        Of frozen chunks, if there may be any.
     """
 
     content: bytes
@@ -160,21 +168,29 @@ class Found(NamedTuple):
     sequence: int
     cuts: int
     is_torn: bool
+    words: Words | None
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """Numbers that never fall: of the state, of cuts, and of freezes."""
+        n_freezes = 0 if self.words is None else self.words.number & ~HANDED_ON
+        return self.sequence, self.cuts, n_freezes
 
 
 def _read_whole(path: Any, counts: Counts) -> bytes:
     """Read ``.xmd`` as a whole, with one request if it is short."""
     for _ in range(_ATTEMPTS):
-        found, tail = RemoteObject.read_tail(path.object(METADATA), TAIL_BYTES, counts)
-        if len(tail) == found.size:
-            return bytes(tail)
+        # From the start: a number of freezes must not be newer than the words behind it.
+        found, head = RemoteObject.read_head(path.object(METADATA), TAIL_BYTES, counts)
+        if len(head) == found.size:
+            return head
         if found.size > config.max_result:
             raise ResultError(
                 f"the metadata '{path}{METADATA}' have {found.size} bytes, more than "
                 "config.max_result"
             )
         with contextlib.suppress(ReplacedError):  # by a writer, between two requests
-            return bytes(found.read(0, found.size - len(tail))) + bytes(tail)
+            return head + bytes(found.read(len(head), found.size - len(head)))
     raise StorageError(
         errno.EAGAIN, "it keeps changing while it is read; try again", f"{path}{METADATA}"
     )
@@ -211,7 +227,8 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
             blocks = states.superblocks(LIVE_SLOTS)
             newest = max((block.sequence for _, block in blocks), default=0)
             is_torn = newest > state.sequence
-            found = Found(content, pair.header, state.sequence, pair.read_cuts(), is_torn)
+            words = _words_of(pair, content, not state.sealed)
+            found = Found(content, pair.header, state.sequence, pair.read_cuts(), is_torn, words)
             if not is_torn or (older is not None and older.content == content):
                 return found  # otherwise a writer is at work
             older = found
@@ -222,6 +239,16 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
     if older is not None:
         return older
     raise type(problem)(f"'{path}{METADATA}': {problem}")
+
+
+def _words_of(pair: RemotePair, content: bytes, is_open: bool) -> Words | None:
+    """Return the words of frozen chunks in metadata, if there may be any."""
+    if not pair.header.has_blobs:
+        return None
+    found = FrozenTable.block_of(pair)
+    if found is None:
+        raise blobs_alone(pair.names[0])
+    return Words(content, pair.header, found[1], is_open or pair.notes_writer())
 
 
 def read_seal(pair: RemotePair, counts: Counts) -> tuple[RemoteObject, bytes]:

@@ -29,6 +29,7 @@ from extarray.common.errors import (
     PartnerError,
     RecoveryWarning,
     ReplacedError,
+    ShapeError,
     StorageError,
 )
 from extarray.common.forks import in_children
@@ -37,12 +38,13 @@ from extarray.common.on_error import OnError
 from extarray.fetched.blobs import InBlobs
 from extarray.fetched.cache import DiskCache
 from extarray.fetched.chunks import Chunks
+from extarray.fetched.frozen import Log, Mixed, Words
 from extarray.fetched.origins import Changing, Fixed
 from extarray.fetched.packs import InPack, RemotePack
 from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, read_seal
 from extarray.fetched.paths import NOT_THERE
 from extarray.fetched.shadow import shadow_of
-from extarray.format.constants import HOLDER_BYTES, LIMIT, SEAL_BYTES, SPARED_SLOTS
+from extarray.format.constants import LIMIT, SEAL_BYTES, SPARED_SLOTS
 from extarray.format.header import encode_seal
 from extarray.format.suffixes import DATA
 from extarray.remote.objects import Counts
@@ -192,7 +194,7 @@ class RemoteStore(PairReader):
         return found
 
     def _open_files(self) -> WholeState:
-        pair = self.now
+        pair, log = self.now, None
         try:
             for _ in range(_ATTEMPTS):
                 self._found = metadata = read_pair(pair.path, self.counts)
@@ -200,8 +202,10 @@ class RemoteStore(PairReader):
                 pair.header = metadata.header
                 data, seal = read_seal(pair, self.counts)
                 found = self._read_state(metadata.content, data.size, seal)
-                # A writer may have been at work between the two files.
+                # A writer may have been at work between the files.
                 problem = self.states.check_data(found.state)
+                if problem is None and metadata.words is not None:
+                    log, problem = self._open_log(metadata.words)
                 if problem is None:
                     break
         except NOT_THERE as error:
@@ -212,8 +216,34 @@ class RemoteStore(PairReader):
             self.states.check_visible(found)
         if problem is not None:
             found = self._recovered(found, problem)
-        self.origin = Changing(data, pair.header.chunk_bytes, self._confirm, any(pair.header.fill))
+        if metadata.words is not None:
+            if isinstance(problem, PartnerError):
+                raise problem
+            log = log or Log(pair, self.counts)
+            self.origin = Mixed(data, pair, log, self._words, self._confirm, found.axial)
+        else:
+            is_cut = any(pair.header.fill)
+            self.origin = Changing(data, pair.header.chunk_bytes, self._confirm, is_cut)
         return found
+
+    def _open_log(self, words: Words) -> tuple[Log, PartnerError | None]:
+        """Open ``.xtz``; return the error if it is another array's."""
+        log = Log(self.now, self.counts)
+        try:
+            log.look(words.block.uuid)
+        except PartnerError as error:
+            return log, error
+        return log, None
+
+    def _words(self) -> Words:
+        """Return the words of frozen chunks in the newest metadata that were fetched."""
+        pair, known = self.now, self._successor or self._found
+        assert known is not None and known.words is not None
+        if known.header.chunk_bytes != pair.header.chunk_bytes:
+            raise ShapeError(
+                f"'{pair.path}' has gained an axis with larger chunks; refresh to read it"
+            )
+        return known.words
 
     def _recovered(self, found: WholeState, problem: Exception) -> WholeState:
         """Return an older state that the data fit, if the user wants it; else raise `problem`."""
@@ -280,7 +310,8 @@ class RemoteStore(PairReader):
         pair.unclean = found.state.unclean
         pair.engine = choose_engine(engine, pair.data, False)
         # Blobs have checksums of their own.
-        if pair.header.checksum and pair.verify != "never" and not pair.header.has_blobs:
+        in_blobs = self.is_packed and pair.header.has_blobs
+        if pair.header.checksum and pair.verify != "never" and not in_blobs:
             pair.trust = Trust(LIMIT - 1)
             pair.verify = "read"
         pair.watch_cuts()
@@ -307,12 +338,15 @@ class RemoteStore(PairReader):
         if before is not None:
             before.close()
         folder = self._given.cache
-        noted = pair.metadata.read(HOLDER_BYTES, pair.header.holder_offset)
-        has_writer = not self.is_packed and (any(noted) or not pair.state.sealed)
+        has_writer = not self.is_packed and (pair.notes_writer() or not pair.state.sealed)
         now = self.origin.version
         if folder is not None and found.tag is not None and now is not None and not has_writer:
-            version = (pair.absolute, found.tag, found.size, pair.header.uuid.hex(), self.sequence)
-            provider.cache = DiskCache(folder, version, pair.header.chunk_bytes, now.number)
+            key: list[object] = [pair.absolute, found.tag, found.size, pair.header.uuid.hex()]
+            key.append(self.sequence)
+            if self._found is not None and self._found.words is not None:
+                block = self._found.words.block  # whole chunks may be written to the log alone
+                key += [block.uuid.hex(), block.given]
+            provider.cache = DiskCache(folder, key, pair.header.chunk_bytes, now.number)
 
     def _forked(self) -> None:
         """Give a forked child files, chunks and connections of its own."""
@@ -355,7 +389,7 @@ class RemoteStore(PairReader):
             return False
         with self._lock:
             known = self._successor or self._found
-            numbers, newest = (newer.sequence, newer.cuts), (known.sequence, known.cuts)
+            numbers, newest = newer.numbers, known.numbers
             if numbers < newest or (newer.is_torn and numbers == newest):
                 return True  # a proxy has kept older ones, or those of a moment
             if newer.header.ndim != pair.header.ndim:
@@ -397,18 +431,7 @@ class RemoteStore(PairReader):
         present = supply.present
         # Chunks that were cut off are kept as they were for those who still see them.
         known = present[present < data.size // pair.header.chunk_bytes]
-        version = origin.version
-        brought = self.provider.brought
-        supply.renew(
-            np.array(
-                [
-                    address
-                    for address in known.tolist()
-                    if version is None or not version.vouches_for(brought.get(address))
-                ],
-                np.int64,
-            )
-        )
+        supply.renew(np.array(origin.changed(known, self.provider.brought), np.int64))
 
     def refresh(self, axial: Axial) -> Axial | None:
         """Adopt later commits; elements that were overwritten since are fetched again, too."""
@@ -452,6 +475,8 @@ class RemoteStore(PairReader):
                 self._found, self._successor = newer, None
             pair.watch_cuts()
             self.following.adopt(Update(found.state, None, found.extents, found.attrs, cuts))
+            if isinstance(self.origin, Mixed):
+                self.origin.axial = found.axial
             self._begin_cache()
             return found.axial
         finally:
