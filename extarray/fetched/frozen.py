@@ -26,6 +26,7 @@ from extarray.common.errors import (
     RecoveryWarning,
     ReplacedError,
     ResultError,
+    ShapeError,
 )
 from extarray.common.limits import limits
 from extarray.fetched.chunks import Arrived, Version
@@ -65,6 +66,7 @@ class Words:
     Attributes
     ----------
     block : BlobsBlock
+    chunk_bytes : int
     number : int
         Number of freezes before the words.
     may_change : bool
@@ -76,7 +78,7 @@ class Words:
     ) -> None:
         at = header.freezes_offset
         self.number = int.from_bytes(content[at : at + CUTS_BYTES], "little")
-        self.block, self.may_change = block, may_change
+        self.block, self.may_change, self.chunk_bytes = block, may_change, header.chunk_bytes
         self._extents = [
             np.frombuffer(content, "<u8", TABLE_WORDS * sums_capacity(e), at)
             for e, at in enumerate(block.extents)
@@ -202,6 +204,10 @@ class Mixed(Changing):
     def look(self, addresses: NDArray[np.int64]) -> tuple[Words, NDArray[np.uint64]]:
         """Return the newest words, and those of chunks that count."""
         words = self._words()
+        if words.chunk_bytes != self._size:
+            raise ShapeError(
+                f"'{self._pair.path}' has gained an axis with larger chunks; refresh to read it"
+            )
         live, _ = words.of(addresses)
         if self._given_way:
             for i, key in enumerate(zip(addresses.tolist(), live.tolist(), strict=True)):

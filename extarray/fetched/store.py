@@ -29,7 +29,6 @@ from extarray.common.errors import (
     PartnerError,
     RecoveryWarning,
     ReplacedError,
-    ShapeError,
     StorageError,
 )
 from extarray.common.forks import in_children
@@ -47,7 +46,7 @@ from extarray.fetched.shadow import shadow_of
 from extarray.format.constants import LIMIT, SEAL_BYTES, SPARED_SLOTS
 from extarray.format.header import encode_seal
 from extarray.format.suffixes import DATA
-from extarray.remote.objects import Counts
+from extarray.remote.objects import Counts, RemoteObject
 from extarray.storage.filesystem import choose_engine, family
 from extarray.storage.following import Follower, Update
 from extarray.storage.reading import PairReader
@@ -219,12 +218,18 @@ class RemoteStore(PairReader):
         if metadata.words is not None:
             if isinstance(problem, PartnerError):
                 raise problem
-            log = log or Log(pair, self.counts)
-            self.origin = Mixed(data, pair, log, self._words, self._confirm, found.axial)
+            self._log = log or Log(pair, self.counts)
+        self._begin_origin(data, found.axial)
+        return found
+
+    def _begin_origin(self, data: RemoteObject, axial: Axial) -> None:
+        """Let chunks come from the files of a pair."""
+        pair = self.now
+        if pair.header.has_blobs:
+            self.origin = Mixed(data, pair, self._log, self._words, self._confirm, axial)
         else:
             is_cut = any(pair.header.fill)
             self.origin = Changing(data, pair.header.chunk_bytes, self._confirm, is_cut)
-        return found
 
     def _open_log(self, words: Words) -> tuple[Log, PartnerError | None]:
         """Open ``.xtz``; return the error if it is another array's."""
@@ -237,12 +242,8 @@ class RemoteStore(PairReader):
 
     def _words(self) -> Words:
         """Return the words of frozen chunks in the newest metadata that were fetched."""
-        pair, known = self.now, self._successor or self._found
+        known = self._successor or self._found
         assert known is not None and known.words is not None
-        if known.header.chunk_bytes != pair.header.chunk_bytes:
-            raise ShapeError(
-                f"'{pair.path}' has gained an axis with larger chunks; refresh to read it"
-            )
         return known.words
 
     def _recovered(self, found: WholeState, problem: Exception) -> WholeState:
@@ -456,7 +457,13 @@ class RemoteStore(PairReader):
         """Adopt metadata with other axes; see `Follower`."""
         pair, newer = self.now, self._successor
         assert newer is not None
-        self._take_data(True)
+        # A single chunk may have become a part of a larger one.
+        is_same_size = newer.header.chunk_bytes == pair.header.chunk_bytes
+        if is_same_size:
+            self._take_data(True)
+        else:
+            data, seal = read_seal(pair, self.counts)
+            self._take_end(data.size, seal)
         other = RemotePair(pair.path)
         try:
             other.metadata = shadow_of(pair.names[0], newer.content)
@@ -475,7 +482,10 @@ class RemoteStore(PairReader):
                 self._found, self._successor = newer, None
             pair.watch_cuts()
             self.following.adopt(Update(found.state, None, found.extents, found.attrs, cuts))
-            if isinstance(self.origin, Mixed):
+            if not is_same_size:
+                self._begin_origin(data, found.axial)
+                self._begin_chunks()
+            elif isinstance(self.origin, Mixed):
                 self.origin.axial = found.axial
             self._begin_cache()
             return found.axial
