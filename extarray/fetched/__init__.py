@@ -8,10 +8,12 @@ From the top down; a module uses only modules below it:
     Copies of the files of an array elsewhere, to check them.
 ``blobs``
     Chunks in blobs of a packed file elsewhere, in another order than that of their addresses.
-``pairs``
-    Pairs of files elsewhere: metadata in whole states, also while a writer changes them.
 ``frozen``
     Frozen chunks of a pair of files elsewhere, beside raw ones.
+``pairs``
+    Pairs of files elsewhere: metadata in whole states, also while a writer changes them.
+``words``
+    The table of frozen chunks, as it came with the metadata.
 ``packs``
     Packed files elsewhere: the end of the file opens them.
 ``paths``

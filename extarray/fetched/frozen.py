@@ -1,4 +1,4 @@
-"""Frozen chunks of a pair of files elsewhere: the words of their table, and their blobs.
+"""Frozen chunks of a pair of files elsewhere, beside raw ones.
 
 A server shows ``.xmd``, ``.xta`` and ``.xtz`` at different moments, while a writer freezes and
 thaws chunks.  Words come with the metadata, behind the number of freezes.  A raw chunk counts if
@@ -32,10 +32,8 @@ from extarray.common.limits import limits
 from extarray.fetched.chunks import Arrived, Version
 from extarray.fetched.origins import Changing, start_blobs
 from extarray.fetched.paths import NOT_THERE
-from extarray.format.blobs import FILE_HEAD_BYTES, blob_bytes, check_blob, decode_blob
-from extarray.format.blocks import sums_capacity
-from extarray.format.constants import CUTS_BYTES
-from extarray.format.frozen import RAW, TABLE_WORDS, check_log_head, extents_of, places_of_words
+from extarray.format.blobs import FILE_HEAD_BYTES, FILL, blob_bytes, check_blob, decode_blob
+from extarray.format.frozen import RAW, check_log_head, places_of_words
 from extarray.format.suffixes import BLOBS
 from extarray.remote.objects import RemoteObject
 from extarray.storage.blobs import decoding_threads, name_elements
@@ -49,51 +47,15 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.fetched.chunks import Handle
     from extarray.fetched.pairs import RemotePair
+    from extarray.fetched.words import Words
     from extarray.format.blobs import BlobsBlock
-    from extarray.format.header import Header
     from extarray.remote.objects import Counts, Reading
 
-__all__ = ["Log", "Mixed", "Words"]
+__all__ = ["Log", "Mixed"]
 
 # Looks at the same metadata before a blob that is not whole counts as lost, and the seconds before
 # the first of them; each further one waits twice as long.
 _LOOKS, _PAUSE = 5, 0.05
-
-
-class Words:
-    """The table of frozen chunks, in metadata as they were fetched.
-
-    Attributes
-    ----------
-    block : BlobsBlock
-    chunk_bytes : int
-    number : int
-        Number of freezes before the words.
-    may_change : bool
-        A writer is noted, which may be dead.
-    """
-
-    def __init__(
-        self, content: bytes, header: Header, block: BlobsBlock, may_change: bool
-    ) -> None:
-        at = header.freezes_offset
-        self.number = int.from_bytes(content[at : at + CUTS_BYTES], "little")
-        self.block, self.may_change, self.chunk_bytes = block, may_change, header.chunk_bytes
-        self._extents = [
-            np.frombuffer(content, "<u8", TABLE_WORDS * sums_capacity(e), at)
-            for e, at in enumerate(block.extents)
-        ]
-
-    def of(self, addresses: NDArray[np.int64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return the live words of chunks, and the durable ones."""
-        live, durable = np.zeros((2, len(addresses)), np.uint64)
-        numbers, within = extents_of(addresses)
-        for number in np.unique(numbers).tolist():
-            if number < len(self._extents):
-                here = numbers == number
-                live[here] = self._extents[number][TABLE_WORDS * within[here]]
-                durable[here] = self._extents[number][TABLE_WORDS * within[here] + 1]
-        return live, durable
 
 
 class Log:
@@ -214,9 +176,7 @@ class Mixed(Changing):
                 live[i] = self._given_way.get(key, live[i])
         return words, live
 
-    def changed(
-        self, addresses: NDArray[Any], brought: Mapping[int, Version | None]
-    ) -> list[int]:
+    def changed(self, addresses: NDArray[Any], brought: Mapping[int, Version | None]) -> list[int]:
         """Return the addresses of chunks that may not be as they were when they were brought."""
         _, live = self.look(addresses)
         known = [brought.get(address) for address in addresses.tolist()]
@@ -232,8 +192,15 @@ class Mixed(Changing):
         )
 
     def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return None: some chunks may be encoded."""
-        return None
+        """Return where chunks lie in ``.xta``; None if any is in a blob by now.
+
+        -1 stands for a chunk of the fill value.
+        """
+        self._confirm()
+        _, live = self.look(addresses)
+        if (live > FILL).any():
+            return None
+        return np.where(live == FILL, -1, addresses * self._size)
 
     def n_threads(self, n_chunks: int) -> int:
         """Return how many threads are worth it to decode so many chunks."""
@@ -258,9 +225,8 @@ class Mixed(Changing):
             # A writer may freeze more quickly than many chunks come.
             raw = left[live == RAW][:at_once]
             if len(raw):
-                found = [each for arrived in super().fetch(addresses[raw]) for each in arrived]
+                ((chunks, version),) = super().fetch(addresses[raw])  # all at once
                 if self._words().number == words.number:
-                    chunks, version = found
                     yield Arrived([(int(raw[i]), chunk) for i, chunk in chunks], version)
                     came += raw.tolist()
                 else:
@@ -297,7 +263,7 @@ class Mixed(Changing):
         missed = []
         ends = offsets + sizes
         possible = (sizes > 0) & (sizes <= blob_bytes(self._size)) & (offsets >= FILE_HEAD_BYTES)
-        for i in np.flatnonzero((live > 1) & ~possible).tolist():
+        for i in np.flatnonzero((live > FILL) & ~possible).tolist():
             address = int(addresses[numbers[i]])
             error = ChecksumError(f"the entry of chunk {address} leads to no blob")
             error.chunk = address
@@ -318,7 +284,7 @@ class Mixed(Changing):
             int(numbers[i]): (blob, int(addresses[numbers[i]]), int(live[i]), int(sizes[i]))
             for blob, i in enumerate(here.tolist())
         }
-        filled = {int(numbers[i]) for i in np.flatnonzero((live != RAW) & (sizes == 0) & (live == 1))}
+        filled = set(numbers[live == FILL].tolist())
         return _Blobs(self, words, reading, blobs, filled, missed)
 
     def _wait(
@@ -350,7 +316,9 @@ class Mixed(Changing):
         offsets, sizes = places_of_words(live)
         is_lost = (live != durable) & (offsets + sizes > now.block.size)
         if not is_lost.all():
-            raise self._problem(addresses, [m for m, ok in zip(missed, is_lost, strict=True) if not ok])
+            raise self._problem(
+                addresses, [m for m, ok in zip(missed, is_lost, strict=True) if not ok]
+            )
         if not self._given_way:
             warnings.warn(
                 f"'{self._pair.path}' has chunks whose newest elements are lost, as after a power "
@@ -431,7 +399,7 @@ class _Blobs:
         filled = [number for number in wanted if number in self._filled]
         if filled:
             chunks = [(number, origin.filled) for number in filled]
-            yield Arrived(chunks, Version(self._number, True, 1))
+            yield Arrived(chunks, Version(self._number, True, FILL))
         left = {self._blobs[number][0] for number in wanted if number in self._blobs}
         if self._reading is None or not left:
             return

@@ -38,9 +38,7 @@ _FEW, _MANY = 1.3, 2.6
 _LARGE = 16 << 20
 
 
-def start_blobs(
-    found: RemoteObject, offsets: list[int], sizes: list[int], n_axes: int
-) -> Reading:
+def start_blobs(found: RemoteObject, offsets: list[int], sizes: list[int], n_axes: int) -> Reading:
     """Begin to read blobs of chunks of an array with so many axes."""
     is_spread = len(offsets) > 2**n_axes and sum(sizes) < _LARGE
     return found.start(offsets, sizes, waste=_MANY if is_spread else _FEW)
@@ -90,9 +88,7 @@ class Fixed:
         """Begin to fetch chunks."""
         return _OfVersion(self.object.start(*self._ranges(addresses)), self.version)
 
-    def changed(
-        self, addresses: NDArray[Any], brought: Mapping[int, Version | None]
-    ) -> list[int]:
+    def changed(self, addresses: NDArray[Any], brought: Mapping[int, Version | None]) -> list[int]:
         """Return the addresses of chunks that may not be as they were when they were brought."""
         version = self.version
         return [

@@ -22,10 +22,10 @@ from extarray.common.errors import (
     ResultError,
     StorageError,
 )
-from extarray.fetched.frozen import Words
 from extarray.fetched.packs import TAIL_BYTES
 from extarray.fetched.paths import NOT_THERE, WHY_READ_ONLY
 from extarray.fetched.shadow import shadow_of
+from extarray.fetched.words import Words
 from extarray.format.constants import HOLDER_BYTES, LIVE_SLOTS, SEAL_BYTES
 from extarray.format.suffixes import DATA, METADATA
 from extarray.remote.objects import Counts, RemoteObject

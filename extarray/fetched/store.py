@@ -37,7 +37,7 @@ from extarray.common.on_error import OnError
 from extarray.fetched.blobs import InBlobs
 from extarray.fetched.cache import DiskCache
 from extarray.fetched.chunks import Chunks
-from extarray.fetched.frozen import Log, Mixed, Words
+from extarray.fetched.frozen import Log, Mixed
 from extarray.fetched.origins import Changing, Fixed
 from extarray.fetched.packs import InPack, RemotePack
 from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, read_seal
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray.fetched.paths import RemotePath
+    from extarray.fetched.words import Words
     from extarray.format.groups import Pending
     from extarray.format.superblock import Superblock
     from extarray.storage.pair import Pair
@@ -214,10 +215,10 @@ class RemoteStore(PairReader):
         if self._recover is False:
             self.states.check_visible(found)
         if problem is not None:
-            found = self._recovered(found, problem)
-        if metadata.words is not None:
-            if isinstance(problem, PartnerError):
+            if pair.header.has_blobs and isinstance(problem, PartnerError):
                 raise problem
+            found = self._recovered(found, problem)
+        if pair.header.has_blobs:
             self._log = log or Log(pair, self.counts)
         self._begin_origin(data, found.axial)
         return found

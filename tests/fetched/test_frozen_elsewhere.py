@@ -7,8 +7,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-import threading
-import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,7 +15,6 @@ import pytest
 from served import Files, needs_obstore, served
 
 import extarray as xa
-from extarray.common.limits import limits
 from extarray.errors import (
     ChecksumError,
     MissingError,
@@ -26,7 +23,6 @@ from extarray.errors import (
     RecoveryWarning,
     ReplacedError,
 )
-from extarray.fetched import frozen
 
 pytestmark = needs_obstore
 
@@ -240,6 +236,112 @@ def test_metadata_from_a_packed_file_are_refused(web, tmp_path):
         xa.open(web.url("b"))
 
 
+# -- what users do with them ----------------------------------------------------------------------
+
+
+def test_pickles_and_copies(web, tmp_path):
+    with make(tmp_path / "a") as writer:
+        writer.freeze()
+        writer.append(X[:5])
+        x = np.vstack([X, X[:5]])
+        with xa.open(web.url("a")) as a:
+            with pickle.loads(pickle.dumps(a)) as b:
+                np.testing.assert_array_equal(b[...], x)
+            with a.copy(tmp_path / "b") as b:
+                np.testing.assert_array_equal(b[...], x)
+            xa.pack(a, tmp_path / "p.xap", compression="zlib")
+            with xa.open(tmp_path / "p.xap") as b:
+                np.testing.assert_array_equal(b[...], x)
+
+
+def test_copies_are_checked(web, tmp_path):
+    with make(tmp_path / "a") as a:
+        a.freeze()
+        at = a._store.now.frozen.place_of_blob(a.axial.address((1, 2)))
+    for data in (False, True):
+        assert {p.severity for p in xa.check(web.url("a"), data=data).problems} <= {"note"}
+    with open(tmp_path / "a.xtz", "r+b") as file:
+        file.seek(at + 40)
+        file.write(b"????")
+    asked(web)
+    assert xa.check(web.url("a"), data=False).ok
+    assert all(request.sent < 1 << 16 for request in web.requests)
+    (problem,) = xa.check(web.url("a"), data=True).problems
+    assert problem.file == web.url("a.xtz")
+    assert problem.boxes == ((slice(32, 64), slice(64, 80)),)
+    os.unlink(tmp_path / "a.xtz")
+    assert [p.kind for p in xa.check(web.url("a")).problems] == ["file"]
+
+
+def test_little_memory(web, tmp_path):
+    with make(tmp_path / "a") as a:
+        a.freeze()
+        a.append(X[:40])
+    x = np.vstack([X, X[:40]])
+    with xa.config.set(max_memory=8192, chunk_cache=8192), xa.open(web.url("a")) as a:
+        np.testing.assert_array_equal(a[...], x)
+        assert a.sum() == x.sum()
+
+
+def test_chunks_stay_on_the_disk_while_nobody_writes(web, tmp_path):
+    with make(tmp_path / "a") as a:
+        a.freeze()
+        a.append(X[:40])
+    x = np.vstack([X, X[:40]])
+    for n_requests in (True, False):
+        with xa.open(web.url("a"), cache=tmp_path / "cache") as a:
+            asked(web)
+            np.testing.assert_array_equal(a[...], x)
+            assert bool(asked(web)) == n_requests
+    with xa.open(tmp_path / "a", "r+") as a:
+        a[:32] = 3
+        a.freeze()
+    x[:32] = 3
+    with xa.open(web.url("a"), cache=tmp_path / "cache") as a:
+        np.testing.assert_array_equal(a[...], x)
+
+
+def test_groups_with_an_index(web, tmp_path):
+    with xa.open_group(tmp_path / "g", "w"):
+        pass
+    with make(tmp_path / "g" / "live") as a:
+        a.freeze()
+    xa.index_group(tmp_path / "g")
+    with xa.open_group(web.url("g")) as g:
+        assert list(g) == ["live"]
+        np.testing.assert_array_equal(g["live"][...], X)
+
+
+@pytest.mark.slow
+def test_a_forked_child_reads_or_is_refused(tmp_path):
+    with make(tmp_path / "a") as a:
+        a.freeze()
+    program = """
+import os, sys, numpy as np, extarray as xa
+a = xa.open(sys.argv[1])
+x = np.load(sys.argv[2])
+assert (a[:8] == x[:8]).all()
+child = os.fork()
+if not child:
+    status = 1
+    try:
+        status = int(not (a[:40] == x[:40]).all())
+    except xa.ExtArrayError as error:  # without fsspec
+        status = int("forked" not in str(error))
+    finally:
+        os._exit(status)
+assert os.waitpid(child, 0)[1] == 0
+assert (a[...] == x).all()
+"""
+    np.save(tmp_path / "x.npy", X)
+    with served(tmp_path) as web:
+        subprocess.run(
+            [sys.executable, "-c", program, web.url("a"), tmp_path / "x.npy"],
+            check=True,
+            timeout=60,
+        )
+
+
 # -- blobs that are late, damaged or lost ----------------------------------------------------------
 
 
@@ -399,10 +501,14 @@ def base(low, high):
 @pytest.mark.slow
 @pytest.mark.parametrize("tags_by", ["content", "time"])
 @pytest.mark.parametrize("seed", range(3))
-def test_states_are_whole(tmp_path, tags_by, seed, scale=1.0):
+def test_states_are_whole(tmp_path, tags_by, seed):
     """A writer grows, overwrites, freezes, thaws and makes holes meanwhile, in another process."""
+    read_beside_a_writer(tmp_path, tags_by, seed)
+
+
+def read_beside_a_writer(tmp_path, tags_by, seed, seconds=4.0):
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, tmp_path / "a", str(seed), str(4.0 * scale)],
+        [sys.executable, "-c", WRITER, tmp_path / "a", str(seed), str(seconds)],
         stdout=subprocess.PIPE,
         text=True,
     )
