@@ -441,8 +441,8 @@ def info(array: Shown) -> Info:
     return facts
 
 
-def remote_store(array: Stored) -> Any:
-    """Return the store of an array on a server or in a bucket."""
+def store_of(array: Stored) -> Any:
+    """Return the store of an array that has files, which may be on a server or in a bucket."""
     return array._store.files
 
 
