@@ -800,6 +800,10 @@ class FrozenTable:
         new._end = self._end
         return new
 
+    def drop_locks(self) -> None:
+        """Drop, in a forked child, the lock that a thread of the parent may hold."""
+        self._lock = threading.RLock()
+
     def hand_on(self) -> None:
         """Tell readers of this ``.xmd`` that another one has the table now."""
         self._write_number(self.number | HANDED_ON)
@@ -844,11 +848,16 @@ def show_frozen(pair: Present, axial: Axial) -> None:
     table: Any = pair.frozen
     if table is None:
         pair.decoded = None
-    elif pair.decoded is None or pair.decoded.table is not table:
+        return
+    known: Any = pair.decoded
+    if known is not None and known.process != os.getpid():
+        table.drop_locks()
+        known = None  # its memory and its locks are the parent's
+    if known is None or known.table is not table:
         found: Any = pair
         pair.decoded = FrozenShadow(found, table, axial)
     else:
-        pair.decoded.look()
+        known.look()
 
 
 class FrozenShadow:
@@ -865,10 +874,13 @@ class FrozenShadow:
     ----------
     table : FrozenTable
     core : Frozen
+    process : int
+        Id of the process whose memory it is.
     """
 
     def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
         self._pair, self.table, self._axial = pair, table, axial
+        self.process = os.getpid()
         self._size = pair.header.chunk_bytes
         self._file = File(open_memory(), "decoded chunks")
         self._length = 0
