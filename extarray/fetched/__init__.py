@@ -12,8 +12,8 @@ From the top down; a module uses only modules below it:
     Frozen chunks of a pair of files elsewhere, beside raw ones.
 ``pairs``
     Pairs of files elsewhere: metadata in whole states, also while a writer changes them.
-``words``
-    The table of frozen chunks, as it came with the metadata.
+``metadata``
+    Metadata of a pair as they were fetched, and the table of frozen chunks in them.
 ``packs``
     Packed files elsewhere: the end of the file opens them.
 ``paths``

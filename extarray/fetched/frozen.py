@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray.fetched.chunks import Handle
+    from extarray.fetched.metadata import Words
     from extarray.fetched.pairs import RemotePair
-    from extarray.fetched.words import Words
     from extarray.format.blobs import BlobsBlock
     from extarray.remote.objects import Counts, Reading
 
@@ -129,6 +129,8 @@ class Mixed(Changing):
         Returns the words of the newest metadata that were fetched.
     confirm : callable
         As for `Changing`; fetches the metadata.
+    renew : callable
+        Lets pieces of a long table come anew.
     axial : Axial
         For messages about damaged chunks.
 
@@ -144,9 +146,11 @@ class Mixed(Changing):
         log: Log,
         words: Callable[[], Words],
         confirm: Callable[[], None],
+        renew: Callable[[], None],
         axial: Axial,
     ) -> None:
         self._pair, self._log, self._words, self.axial = pair, log, words, axial
+        self._renew = renew
         # The words that count where the blobs of others are lost: those of the last flush.
         self._given_way: dict[tuple[int, int], int] = {}
         super().__init__(found, pair.header.chunk_bytes, confirm, True)
@@ -165,16 +169,31 @@ class Mixed(Changing):
 
     def look(self, addresses: NDArray[np.int64]) -> tuple[Words, NDArray[np.uint64]]:
         """Return the newest words, and those of chunks that count."""
-        words = self._words()
-        if words.chunk_bytes != self._size:
-            raise ShapeError(
-                f"'{self._pair.path}' has gained an axis with larger chunks; refresh to read it"
-            )
-        live, _ = words.of(addresses)
+        words, live, _ = self._look(addresses)
         if self._given_way:
             for i, key in enumerate(zip(addresses.tolist(), live.tolist(), strict=True)):
                 live[i] = self._given_way.get(key, live[i])
         return words, live
+
+    def _look(
+        self, addresses: NDArray[np.int64]
+    ) -> tuple[Words, NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return words of the newest metadata, and the live and durable ones of chunks."""
+        while True:
+            words = self._words()
+            if words.chunk_bytes != self._size:
+                raise ShapeError(
+                    f"'{self._pair.path}' has gained an axis with larger chunks; refresh to read it"
+                )
+            pieces = words.missing(addresses)
+            if pieces:
+                found = words.fetch(pieces)
+                self._confirm()
+                if self._words().identity != words.identity:
+                    continue  # they may come from another file
+                words.put(pieces, found)
+            live, durable = words.of(addresses)
+            return words, live, durable
 
     def changed(self, addresses: NDArray[Any], brought: Mapping[int, Version | None]) -> list[int]:
         """Return the addresses of chunks that may not be as they were when they were brought."""
@@ -303,16 +322,16 @@ class Mixed(Changing):
         if n_same:
             time.sleep(_PAUSE * 2.0 ** (n_same - 1))
         self._confirm()
-        now = self._words()
-        if now is not words:
+        self._renew()
+        some = np.array([addresses[number] for number, _ in missed], np.int64)
+        now, live, durable = self._look(some)
+        if now.content is not words.content:
             if time.monotonic() > end:
                 raise self._problem(addresses, missed)
             return 1
         n_same += 1
         if n_same < _LOOKS and now.may_change:
             return n_same
-        some = np.array([addresses[number] for number, _ in missed], np.int64)
-        live, durable = now.of(some)
         offsets, sizes = places_of_words(live)
         is_lost = (live != durable) & (offsets + sizes > now.block.size)
         if not is_lost.all():

@@ -12,20 +12,14 @@ import errno
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     CorruptError,
     FormatError,
     MissingError,
-    ReplacedError,
-    ResultError,
-    StorageError,
 )
-from extarray.fetched.packs import TAIL_BYTES
+from extarray.fetched.metadata import Content, Words, read_content
 from extarray.fetched.paths import NOT_THERE, WHY_READ_ONLY
-from extarray.fetched.shadow import shadow_of
-from extarray.fetched.words import Words
 from extarray.format.constants import HOLDER_BYTES, LIVE_SLOTS, SEAL_BYTES
 from extarray.format.suffixes import DATA, METADATA
 from extarray.remote.objects import Counts, RemoteObject
@@ -119,7 +113,9 @@ class _Coordinator(RemoteStates):
         pair = self.pair
         pair.metadata.close()
         with contextlib.suppress(*NOT_THERE):
-            pair.metadata = shadow_of(pair.names[0], _read_whole(pair.path, Counts()))
+            path: Any = pair.path
+            content, _ = read_content(path, Counts())
+            pair.metadata = content.shadow(pair.names[0])
             try:
                 pair.read_header()
             except FormatError as error:
@@ -152,7 +148,7 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    content : bytes
+    content : Content
         Of ``.xmd``.
     header : Header
     sequence, cuts : int
@@ -163,7 +159,7 @@ class Found(NamedTuple):
         Of frozen chunks, if there may be any.
     """
 
-    content: bytes
+    content: Content
     header: Header
     sequence: int
     cuts: int
@@ -177,26 +173,7 @@ class Found(NamedTuple):
         return self.sequence, self.cuts, n_freezes
 
 
-def _read_whole(path: Any, counts: Counts) -> bytes:
-    """Read ``.xmd`` as a whole, with one request if it is short."""
-    for _ in range(_ATTEMPTS):
-        # From the start: a number of freezes must not be newer than the words behind it.
-        found, head = RemoteObject.read_head(path.object(METADATA), TAIL_BYTES, counts)
-        if len(head) == found.size:
-            return head
-        if found.size > config.max_result:
-            raise ResultError(
-                f"the metadata '{path}{METADATA}' have {found.size} bytes, more than "
-                "config.max_result"
-            )
-        with contextlib.suppress(ReplacedError):  # by a writer, between two requests
-            return head + bytes(found.read(len(head), found.size - len(head)))
-    raise StorageError(
-        errno.EAGAIN, "it keeps changing while it is read; try again", f"{path}{METADATA}"
-    )
-
-
-def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> Found | None:
+def read_pair(path: RemotePath, counts: Counts, known: Content | None = None) -> Found | None:
     """Fetch the metadata of a pair, in a whole state; None if they equal the `known` ones.
 
     Raises
@@ -211,7 +188,7 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE * attempt)
-        content = _read_whole(path, counts)
+        content, source = read_content(path, counts)
         if content == known:
             return None
         n_equal = n_equal + 1 if content == last else 0
@@ -219,7 +196,7 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
             break  # damaged, rather than torn
         last = content
         pair = RemotePair(path)
-        pair.metadata = shadow_of(pair.names[0], content)
+        pair.metadata = content.shadow(pair.names[0])
         try:
             pair.read_header()
             states = RemoteStates(pair)
@@ -227,7 +204,7 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
             blocks = states.superblocks(LIVE_SLOTS)
             newest = max((block.sequence for _, block in blocks), default=0)
             is_torn = newest > state.sequence
-            words = _words_of(pair, content, not state.sealed)
+            words = _words_of(pair, content, source, not state.sealed)
             found = Found(content, pair.header, state.sequence, pair.read_cuts(), is_torn, words)
             if not is_torn or (older is not None and older.content == content):
                 return found  # otherwise a writer is at work
@@ -241,14 +218,17 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
     raise type(problem)(f"'{path}{METADATA}': {problem}")
 
 
-def _words_of(pair: RemotePair, content: bytes, is_open: bool) -> Words | None:
+def _words_of(
+    pair: RemotePair, content: Content, source: RemoteObject, is_open: bool
+) -> Words | None:
     """Return the words of frozen chunks in metadata, if there may be any."""
     if not pair.header.has_blobs:
         return None
     found = FrozenTable.block_of(pair)
     if found is None:
         raise blobs_alone(pair.names[0])
-    return Words(content, pair.header, found[1], is_open or pair.notes_writer())
+    may_change = is_open or pair.notes_writer()
+    return Words(content, source, pair.header, found[1], may_change)
 
 
 def read_seal(pair: RemotePair, counts: Counts) -> tuple[RemoteObject, bytes]:

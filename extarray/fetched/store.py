@@ -38,9 +38,16 @@ from extarray.fetched.blobs import InBlobs
 from extarray.fetched.cache import DiskCache
 from extarray.fetched.chunks import Chunks
 from extarray.fetched.frozen import Log, Mixed
+from extarray.fetched.metadata import Content
 from extarray.fetched.origins import Changing, Fixed
 from extarray.fetched.packs import InPack, RemotePack
-from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, read_seal
+from extarray.fetched.pairs import (
+    Found,
+    RemotePair,
+    RemoteStates,
+    read_pair,
+    read_seal,
+)
 from extarray.fetched.paths import NOT_THERE
 from extarray.fetched.shadow import shadow_of
 from extarray.format.constants import LIMIT, SEAL_BYTES, SPARED_SLOTS
@@ -58,8 +65,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray.fetched.metadata import Words
     from extarray.fetched.paths import RemotePath
-    from extarray.fetched.words import Words
+    from extarray.fetched.shadow import Shadow
     from extarray.format.groups import Pending
     from extarray.format.superblock import Superblock
     from extarray.storage.pair import Pair
@@ -170,7 +178,8 @@ class RemoteStore(PairReader):
         self._file_bytes = part.size
         if part.has_blobs:
             return self._open_blobs(pack, part)
-        found = self._read_state(part.metadata, part.size, part.last)
+        content = Content(len(part.metadata), ((0, part.metadata),))
+        found = self._read_state(content, part.size, part.last)
         if pair.header.has_blobs:
             raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
         problem = self.states.check_data(found.state)
@@ -182,7 +191,8 @@ class RemoteStore(PairReader):
     def _open_blobs(self, pack: RemotePack, part: InPack) -> WholeState:
         """Open an array whose chunks are in blobs; their own checksums stand for the seal."""
         pair = self.now
-        found = self._read_state(part.metadata, 0, b"")
+        content = Content(len(part.metadata), ((0, part.metadata),))
+        found = self._read_state(content, 0, b"")
         if not pair.header.has_blobs or not found.state.sealed:
             raise CorruptError(f"'{pair.path}': the state of a packed array is not sealed")
         seal = encode_seal(pair.header.uuid)
@@ -227,7 +237,8 @@ class RemoteStore(PairReader):
         """Let chunks come from the files of a pair."""
         pair = self.now
         if pair.header.has_blobs:
-            self.origin = Mixed(data, pair, self._log, self._words, self._confirm, axial)
+            table = self._words, self._confirm, self._renew_words
+            self.origin = Mixed(data, pair, self._log, *table, axial)
         else:
             is_cut = any(pair.header.fill)
             self.origin = Changing(data, pair.header.chunk_bytes, self._confirm, is_cut)
@@ -269,12 +280,12 @@ class RemoteStore(PairReader):
             error.filename,
         )
 
-    def _read_state(self, content: bytes, size: int, seal: bytes) -> WholeState:
+    def _read_state(self, content: Content, size: int, seal: bytes) -> WholeState:
         """Take in metadata, and return their newest state; `size` and `seal` are those of data."""
         pair = self.now
         pair.metadata.close()
         pair.data.close()
-        pair.metadata = shadow_of(pair.names[0], content)
+        pair.metadata = content.shadow(pair.names[0])
         pair.data = shadow_of(pair.names[1])
         self._take_end(size, seal)
         try:
@@ -359,13 +370,19 @@ class RemoteStore(PairReader):
         self.chunk_sums.healing = threading.Lock()
         length, seal = pair.data.length, b""
         with contextlib.suppress(OSError):
-            content = pair.metadata.read(pair.metadata.length, 0)
             seal = pair.data.read(SEAL_BYTES, max(0, length - SEAL_BYTES))
-            pair.metadata = shadow_of(pair.names[0], content)
+            pair.metadata = self._own_copy()
             pair.data = shadow_of(pair.names[1])
             self._take_end(length, seal)
             pair.watch_cuts()
             self._begin_chunks()
+
+    def _own_copy(self) -> Shadow:
+        """Return a copy of the metadata that the parent of a forked child does not share."""
+        before, size = self.now.metadata, self.now.metadata.length
+        runs = [(start, stop - start) for start, stop in before.written(size)]
+        parts = tuple((start, before.read(n_bytes, start)) for start, n_bytes in runs)
+        return Content(size, parts).shadow(self.now.names[0])
 
     # -- updates ---------------------------------------------------------------------------------
 
@@ -401,10 +418,18 @@ class RemoteStore(PairReader):
             # Superblocks come last: what they refer to is there by then.
             shadow: Any = pair.metadata
             first, end = newer.header.header_bytes, newer.header.directory_offset
-            shadow.length = len(newer.content)
-            shadow.write(newer.content[end:], end)
-            shadow.write(newer.content[first:end], first)
+            shadow.length = newer.content.size
+            newer.content.write(shadow, end, newer.content.size)
+            newer.content.write(shadow, first, end)
         return True
+
+    def _renew_words(self) -> None:
+        """Let pieces of a long table of frozen chunks come anew."""
+        with self._lock:
+            for name in ("_found", "_successor"):
+                known: Found | None = getattr(self, name)
+                if known is not None and known.words is not None:
+                    setattr(self, name, known._replace(words=known.words.renewed()))
 
     def _confirm(self) -> None:
         """Raise ReplacedError unless the pair is still the one that was opened."""
@@ -446,6 +471,7 @@ class RemoteStore(PairReader):
                 self._is_replaced = True
                 return None
             self._is_replaced = False
+            self._renew_words()
             if self._successor is not None:
                 return self._adopt_successor()
             adopted = self.following.refresh(axial)
@@ -467,7 +493,7 @@ class RemoteStore(PairReader):
             self._take_end(data.size, seal)
         other = RemotePair(pair.path)
         try:
-            other.metadata = shadow_of(pair.names[0], newer.content)
+            other.metadata = newer.content.shadow(pair.names[0])
             other.data = pair.data
             other.read_header()
             cuts = other.read_count()

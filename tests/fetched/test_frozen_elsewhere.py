@@ -23,6 +23,7 @@ from extarray.errors import (
     RecoveryWarning,
     ReplacedError,
 )
+from extarray.fetched import metadata
 
 pytestmark = needs_obstore
 
@@ -46,11 +47,24 @@ def asked(web):
     return {name: names.count(name) for name in names}
 
 
-@pytest.fixture(params=["content", "time"])
+def let_tables_be_long():
+    """Let tables of frozen chunks come in pieces."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(metadata, "TAIL_BYTES", 1 << 14)
+    patch.setattr(metadata, "_TABLE_BYTES", 0)
+    patch.setattr(metadata, "_PIECE", 4)
+    return patch
+
+
+@pytest.fixture(params=["content", "time", "pieces"])
 def web(request, tmp_path):
     """Serve the test's folder; the tags of one server tell seconds only."""
-    with served(tmp_path, tags_by=request.param) as server:
+    in_pieces = request.param == "pieces"
+    patch = let_tables_be_long() if in_pieces else pytest.MonkeyPatch()
+    tags_by = "time" if request.param == "time" else "content"
+    with served(tmp_path, tags_by=tags_by, in_pieces=in_pieces) as server:
         yield server
+    patch.undo()
 
 
 @pytest.fixture(params=["mmap", "pread"])
@@ -67,10 +81,16 @@ def test_one_request_for_each_file_opens(web, tmp_path, engine):
     for name in ("a", "a.xmd", "a.xta"):
         web.forget()
         with xa.open(web.url(name), engine=engine) as a:
-            assert asked(web) == {"xmd": 1, "xta": 1, "xtz": 1}
+            requests = asked(web)
+            # The start, and what is left but for the table.
+            assert requests.pop("xmd") == (2 if web.in_pieces else 1)
+            assert requests == {"xta": 1, "xtz": 1}
             assert a.attrs["unit"] == "K"
             np.testing.assert_array_equal(a[...], X)
-            assert asked(web) == {"xtz": 1}
+            requests = asked(web)
+            # Pieces of the table, and then once more the rest.
+            assert requests.pop("xmd", 0) == (3 if web.in_pieces else 0)
+            assert requests == {"xtz": 1}
             assert not a.refresh()
             np.testing.assert_array_equal(a[...], X)
             assert "xtz" not in asked(web)
@@ -501,12 +521,17 @@ def base(low, high):
 @pytest.mark.slow
 @pytest.mark.parametrize("tags_by", ["content", "time"])
 @pytest.mark.parametrize("seed", range(3))
-def test_states_are_whole(tmp_path, tags_by, seed):
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_states_are_whole(tmp_path, tags_by, seed, in_pieces):
     """A writer grows, overwrites, freezes, thaws and makes holes meanwhile, in another process."""
-    read_beside_a_writer(tmp_path, tags_by, seed)
+    patch = let_tables_be_long() if in_pieces else pytest.MonkeyPatch()
+    try:
+        read_beside_a_writer(tmp_path, tags_by, seed, 2.0)
+    finally:
+        patch.undo()
 
 
-def read_beside_a_writer(tmp_path, tags_by, seed, seconds=4.0):
+def read_beside_a_writer(tmp_path, tags_by, seed, seconds):
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, tmp_path / "a", str(seed), str(seconds)],
         stdout=subprocess.PIPE,
