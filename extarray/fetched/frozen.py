@@ -211,13 +211,14 @@ class Mixed(Changing):
         )
 
     def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return where chunks lie in ``.xta``; None if any is in a blob by now.
+        """Return where chunks lie in ``.xta``; None if any is in a blob, or will be.
 
         -1 stands for a chunk of the fill value.
         """
         self._confirm()
         _, live = self.look(addresses)
-        if (live > FILL).any():
+        stays = self._pair.header.encoding.get("freeze", "never") == "never"
+        if (live > FILL).any() or not (stays or (live == FILL).all()):
             return None
         return np.where(live == FILL, -1, addresses * self._size)
 

@@ -220,10 +220,17 @@ class _Chunks:
     def _find_frozen(self, addresses: NDArray[np.int64], table: Any, data: str, log: str) -> None:
         """Find chunks, raw or frozen, in the files of a pair, and the codec of all."""
         codings: set[_Coded] = set()
+        stays = table.policy == "never"
         blobs = store_of(self._node.array).now.blobs
         words = table.entries(addresses).tolist()
         for address, word in zip(addresses.tolist(), words, strict=True):
             if word == RAW:
+                if not stays:
+                    raise ArgumentError(
+                        f"some chunks of '{self._node.array.path}' are not compressed yet, and "
+                        "references to them would lead to holes once they are; freeze all chunks "
+                        "with a.freeze(), or close the array"
+                    )
                 self._places.append((data, int(place_of(address, self._size)), self._size))
                 codings.add(_AS_THEY_ARE)
             elif word == FILL:

@@ -332,6 +332,17 @@ def test_raw_chunks_and_chunks_that_did_not_shrink_are_read(server, tmp_path, za
         assert {path for path, _ in asked} == {"/a.xta", "/a.xtz"}
 
 
+def test_chunks_that_are_yet_to_be_frozen_are_refused(server, tmp_path):
+    url, _ = server
+    options = {"chunks": (20, 30), "compression": "zlib", "freeze": "close"}
+    with xa.create(tmp_path / "a", GROWN.shape, "f4", **options) as a:
+        a[...] = GROWN
+        with pytest.raises(xa.ArgumentError, match="are not compressed yet"):
+            a.to_kerchunk()
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(by_zarr(a.to_kerchunk(url=f"{url}/a")), GROWN)
+
+
 def test_codecs_that_zarr_lacks_are_refused_for_frozen_chunks(tmp_path):
     with grown(tmp_path / "a", "lz4") as a:
         a.freeze()
