@@ -1794,8 +1794,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         -------
         dict
             Version 1 of the references, ready for JSON: ``{"version": 1, "refs": {...}}``.  Each
-            chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, or of the
-            packed file, or the URL, without user and password.  Chunks of the fill value that a
+            chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, of ``.xtz``
+            for frozen chunks, or of the packed file, or the URL, without user and password.  Chunks of the fill value that a
             packed file leaves out have no reference, or their bytes in its place, as have
             compressed chunks of one other value.
 
@@ -1804,12 +1804,14 @@ class ExtArray(ArrayCore, NumpyMixin):
         ArgumentError
             A ValueError: an array in memory; one opened at a URL with a query, which may be a
             signature, or in a store without a URL, unless `url` is given; compressed chunks that
-            Zarr does not decode, or that are elsewhere; and as `as_zarr_store`.
+            Zarr does not decode, or that are elsewhere; chunks that are yet to be compressed; and as `as_zarr_store`.
         DTypeError, MissingExtraError, ClosedError
 
         Notes
         -----
-        O(chunks).  The references stay right, but lack chunks of later growth.
+        O(chunks).  The references stay right, but lack chunks of later growth.  Those to frozen
+        chunks show their elements as they are now.  With ``freeze="never"``, references to raw
+        chunks are possible, and wrong once these are frozen after all.
 
         Examples
         --------

@@ -459,8 +459,8 @@ def frozen_among(array: Any, addresses: NDArray[np.int64]) -> NDArray[np.bool_] 
     return found.reshape(addresses.shape)
 
 
-def remote_store(array: Stored) -> Any:
-    """Return the store of an array on a server or in a bucket."""
+def store_of(array: Stored) -> Any:
+    """Return the store of an array that has files, which may be on a server or in a bucket."""
     return array._store.files
 
 

@@ -17,17 +17,31 @@ from extarray.common.errors import ReplacedError, ResultError
 from extarray.fetched.chunks import Arrived, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from extarray.remote.objects import RemoteObject
+    from extarray.fetched.chunks import Handle
+    from extarray.remote.objects import Reading, RemoteObject
 
-__all__ = ["Changing", "Fixed"]
+__all__ = ["Changing", "Fixed", "start_blobs"]
 
 # Times of changes, of which many servers make tags, count seconds; clocks differ a little.
 _SECONDS_OF_TAGS = 2.5
+
+# Most bytes read, in terms of those wanted.  A box no larger than a chunk meets two along each axis
+# at most, which lie close together.  What crosses more chunks, as planes and series do, lies in
+# pieces all along the file: reading gaps saves requests there.
+_FEW, _MANY = 1.3, 2.6
+# From here on, the bytes take longer than the requests, 16 of which are made at a time.
+_LARGE = 16 << 20
+
+
+def start_blobs(found: RemoteObject, offsets: list[int], sizes: list[int], n_axes: int) -> Reading:
+    """Begin to read blobs of chunks of an array with so many axes."""
+    is_spread = len(offsets) > 2**n_axes and sum(sizes) < _LARGE
+    return found.start(offsets, sizes, waste=_MANY if is_spread else _FEW)
 
 
 class Fixed:
@@ -66,17 +80,42 @@ class Fixed:
         return offsets
 
     def fetch(self, addresses: NDArray[Any]) -> Iterator[Arrived]:
-        """Yield chunks as they come."""
-        for chunks in self.start(addresses).arrivals(range(len(addresses))):
-            yield Arrived(chunks, self.version)
+        """Yield all chunks, as they come."""
+        handle: Handle = self.start(addresses)
+        yield from handle.arrivals(range(len(addresses)))
 
-    def start(self, addresses: NDArray[Any]) -> Any:
+    def start(self, addresses: NDArray[Any]) -> Handle:
         """Begin to fetch chunks."""
-        return self.object.start(*self._ranges(addresses))
+        return _OfVersion(self.object.start(*self._ranges(addresses)), self.version)
+
+    def changed(self, addresses: NDArray[Any], brought: Mapping[int, Version | None]) -> list[int]:
+        """Return the addresses of chunks that may not be as they were when they were brought."""
+        version = self.version
+        return [
+            address
+            for address in addresses.tolist()
+            if version is None or not version.vouches_for(brought.get(address))
+        ]
 
     def n_threads(self, n_chunks: int) -> int:
         """Return how many threads are worth it to decode so many chunks: none beside the caller."""
         return 1
+
+
+class _OfVersion:
+    """Chunks on their way, all of one version."""
+
+    def __init__(self, reading: Reading, version: Version | None) -> None:
+        self._reading, self._version = reading, version
+
+    def arrivals(self, wanted: Iterable[int]) -> Iterator[Arrived]:
+        """Yield chunks as they come."""
+        for chunks in self._reading.arrivals(wanted):
+            yield Arrived(chunks, self._version)
+
+    def cancel(self) -> None:
+        """Give them up."""
+        self._reading.cancel()
 
 
 class Changing(Fixed):
@@ -144,25 +183,27 @@ class Changing(Fixed):
             self._confirm()
         yield Arrived(list(enumerate(found)), version)
 
-    def start(self, addresses: NDArray[Any]) -> Any:
+    def start(self, addresses: NDArray[Any]) -> Handle:
         """Begin to fetch chunks."""
-        if self.version is not None:
-            return _Confirmed(super().start(addresses), self._look_for_cuts)
-        return _Confirmed(self.object.any_version().start(*self._ranges(addresses)), self._confirm)
+        # A version that is taken up in between has chunks that are newer than it says.
+        version = self.version
+        found = self.object if version is not None else self.object.any_version()
+        reading = found.start(*self._ranges(addresses))
+        confirm = self._confirm if version is None else self._look_for_cuts
+        return _Confirmed(reading, version, confirm)
 
 
-class _Confirmed:
+class _Confirmed(_OfVersion):
     """Chunks on their way, whose version is looked at when they have come."""
 
-    def __init__(self, handle: Any, confirm: Callable[[], None]) -> None:
-        self._handle, self._confirm = handle, confirm
+    def __init__(
+        self, reading: Reading, version: Version | None, confirm: Callable[[], None]
+    ) -> None:
+        super().__init__(reading, version)
+        self._confirm = confirm
 
-    def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
-        """Yield number and bytes of all chunks at once."""
-        found = list(itertools.chain.from_iterable(self._handle.arrivals(wanted)))
+    def arrivals(self, wanted: Iterable[int]) -> Iterator[Arrived]:
+        """Yield all chunks at once."""
+        found = list(itertools.chain.from_iterable(self._reading.arrivals(wanted)))
         self._confirm()
-        yield found
-
-    def cancel(self) -> None:
-        """Give them up."""
-        self._handle.cancel()
+        yield Arrived(found, self._version)

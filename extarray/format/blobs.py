@@ -34,6 +34,7 @@ __all__ = [
     "BlobPlaces",
     "BlobsBlock",
     "blob_bytes",
+    "check_blob",
     "check_blob_size",
     "check_file_head",
     "decode_blob",
@@ -314,6 +315,19 @@ def _damaged(address: int, what: str) -> ChecksumError:
     return error
 
 
+def check_blob(blob: memoryview, address: int, block: BlobsBlock, verify: bool = True) -> BlobHead:
+    """Return what the head of a blob says; raise ChecksumError unless it is the chunk's, and whole.
+
+    Without `verify`, its checksum is not compared.
+    """
+    head = decode_blob_head(blob, address, block, len(blob))
+    if verify:
+        covered = blob[CHECKSUM.size : BLOB_HEAD_BYTES + head.payload_bytes]
+        if crc32c(covered, crc32c(block.uuid)) != head.crc:
+            raise _damaged(address, "it does not match its checksum")
+    return head
+
+
 def decode_blob(
     blob: memoryview,
     address: int,
@@ -348,11 +362,8 @@ def decode_blob(
     MissingExtraError
         The library of its codec is not installed.
     """
-    crc, n, codec, filter_id, blocks = decode_blob_head(blob, address, block, len(blob))
-    stop = BLOB_HEAD_BYTES + n
-    if verify and crc32c(blob[CHECKSUM.size : stop], crc32c(block.uuid)) != crc:
-        raise _damaged(address, "it does not match its checksum")
-    payload = blob[BLOB_HEAD_BYTES:stop]
+    _, n, codec, filter_id, blocks = check_blob(blob, address, block, verify)
+    payload = blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + n]
     if codec == CodecId.RAW and not filter_id and not blocks and len(payload) == len(room):
         return payload
     try:

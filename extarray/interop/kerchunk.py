@@ -13,15 +13,16 @@ from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
-from extarray.array.facts import remote_store
+from extarray.array.facts import store_of
 from extarray.array.folders import Group
 from extarray.codecs._filters import repeat, shuffle
 from extarray.codecs.codec import Codec, CodecId, FilterId
 from extarray.codecs.libraries import compress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
-from extarray.format.blobs import BLOB_HEAD_BYTES, decode_blob_head
-from extarray.format.suffixes import DATA, file_names, without_suffix
+from extarray.format.blobs import BLOB_HEAD_BYTES, FILL, decode_blob_head
+from extarray.format.frozen import RAW
+from extarray.format.suffixes import BLOBS, DATA, blobs_name, file_names, without_suffix
 from extarray.grid.chunking import place_of
 from extarray.interop.described import Described, group_metadata, nodes_of
 from extarray.storage.file_store import FileStore
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from extarray.format.blobs import BlobHead
+    from extarray.storage.filesystem import File
+
 __all__ = ["references"]
+
+# Codec and filter of a chunk, and whether it is divided into parts.
+_Coded = tuple[int, int, bool]
+_AS_THEY_ARE: _Coded = (CodecId.RAW, FilterId.NONE, False)
 
 
 def references(
@@ -114,6 +122,10 @@ class _Coding(NamedTuple):
         return compress(self.codec, out)
 
 
+# A range of a file, the element that fills a chunk, or None for a chunk of the fill value.
+_Place = tuple[str, int, int] | bytes | None
+
+
 class _Chunks:
     """The chunks of an array: where each one is, or its bytes.
 
@@ -152,9 +164,7 @@ class _Chunks:
         lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
         grid = [range(-(-n // c)) for n, c in zip(metadata["shape"], node.chunks, strict=True)]
         self._indices = list(itertools.product(*grid))
-        # Ranges of the file, elements that fill chunks, or None for chunks of the fill value.
-        self._places: list[tuple[int, int] | bytes | None] = []
-        self._file = ""
+        self._places: list[_Place] = []
         if self._indices:
             places = np.array(self._indices, np.int64).reshape(len(self._indices), array.ndim)
             addresses = np.asarray(array.axial.addresses(places + np.array(lead, "i8")))
@@ -169,7 +179,7 @@ class _Chunks:
             parts = map(str, index)
             key = "/".join(["c", *parts]) if self._format == 3 else ".".join(parts) or "0"
             if isinstance(place, tuple):
-                yield key, [self._file, *place]
+                yield key, list(place)
             elif place is None:
                 if fill is not None:
                     yield key, fill
@@ -186,12 +196,17 @@ class _Chunks:
             return
         path, size = array.path.absolute(), self._size
         base = 0
-        self._file = file_names(path)[1] if url is None else _url_of_data(url, inner)
+        metadata, data = file_names(path)
+        file = data if url is None else _url_of_data(url, inner, DATA)
+        table = store_of(array).now.frozen
+        if table is not None:
+            log = blobs_name(metadata) if url is None else _url_of_data(url, inner, BLOBS)
+            self._find_frozen(addresses, table, file, log)
+            return
         with Packed.find(path) as packed:
             name = None if packed is None else packed.inner(path) or packed.alone
             if packed is not None and name in packed.blobs:
-                self._file = url or packed.name
-                self._find_in_blobs(path, addresses, packed.blobs[name].start)
+                self._find_in_blobs(path, addresses, packed.blobs[name].start, url or packed.name)
                 return
             if comes_late(array):
                 raise ArgumentError(
@@ -199,16 +214,52 @@ class _Chunks:
                     "can refer to them; write a complete file with a.copy(path)"
                 )
             if packed is not None and name in packed.arrays:
-                self._file, base = url or packed.name, packed.arrays[name][1].start
-        self._places = [(base + int(place_of(q, size)), size) for q in addresses.tolist()]
+                file, base = url or packed.name, packed.arrays[name][1].start
+        self._places = [(file, base + int(place_of(q, size)), size) for q in addresses.tolist()]
+
+    def _find_frozen(self, addresses: NDArray[np.int64], table: Any, data: str, log: str) -> None:
+        """Find chunks, raw or frozen, in the files of a pair, and the codec of all."""
+        codings: set[_Coded] = set()
+        stays = table.policy == "never"
+        blobs = store_of(self._node.array).now.blobs
+        words = table.entries(addresses).tolist()
+        for address, word in zip(addresses.tolist(), words, strict=True):
+            if word == RAW:
+                if not stays:
+                    raise ArgumentError(
+                        f"some chunks of '{self._node.array.path}' are not compressed yet, and "
+                        "references to them would lead to holes once they are; freeze all chunks "
+                        "with a.freeze(), or close the array"
+                    )
+                self._places.append((data, int(place_of(address, self._size)), self._size))
+                codings.add(_AS_THEY_ARE)
+            elif word == FILL:
+                self._places.append(None)
+            else:
+                offset, head = table.payload_of_blob(address, word)
+                self._places.append(self._place_of_blob(blobs, log, 0, offset, head, codings))
+        self.coding = self._coding(codings, "freeze all chunks alike with a.freeze()")
+
+    def _place_of_blob(
+        self, blobs: File, name: str, base: int, offset: int, head: BlobHead, codings: set[_Coded]
+    ) -> _Place:
+        """Return the place of the payload of a blob, and note how it is encoded.
+
+        `blobs` has it at `offset`, and begins at `base` of the file `name`.
+        """
+        if head.codec == CodecId.CONSTANT:
+            return blobs.read(self._node.array.itemsize, offset)
+        ends = 4 * head.blocks  # frames of the parts follow; together they are one stream
+        codings.add((head.codec, head.filter, head.blocks > 1))
+        return name, base + offset + ends, head.payload_bytes - ends
 
     def _find_elsewhere(self, addresses: NDArray[np.int64], url: str | None, inner: str) -> None:
         """Find chunks in the object that has them, on a server or in a bucket."""
         array = self._node.array
-        store = remote_store(array)
+        store = store_of(array)
         file = store.data_url
         if url is not None:
-            file = url if store.is_packed else _url_of_data(url, inner)
+            file = url if store.is_packed else _url_of_data(url, inner, DATA)
         if file is None:
             raise ArgumentError(
                 f"'{array.path}' was opened at a URL with a query, which may be secret, or in a "
@@ -221,41 +272,38 @@ class _Chunks:
                 f"chunks of '{array.path}' are compressed; make references where its file is, with "
                 "to_kerchunk(url=...)"
             )
-        self._file = file
         starts = np.empty_like(raw)
         starts[order] = raw
-        self._places = [None if start < 0 else (start, self._size) for start in starts.tolist()]
+        size = self._size
+        self._places = [None if start < 0 else (file, start, size) for start in starts.tolist()]
 
-    def _find_in_blobs(self, path: Path, addresses: NDArray[np.int64], base: int) -> None:
+    def _find_in_blobs(
+        self, path: Path, addresses: NDArray[np.int64], base: int, name: str
+    ) -> None:
         """Find chunks in blobs of a packed file, at an offset of it, and the codec of all."""
         store, _ = FileStore.open(path, "r", 0, "pread", "flush", "write")
-        codings: set[tuple[int, int, bool]] = set()
+        codings: set[_Coded] = set()
         with contextlib.closing(store):
             blobs = store.blobs
             order = np.argsort(addresses)
             places = blobs.places(addresses[order])
-            found: list[tuple[int, int] | bytes | None] = [None] * len(addresses)
+            found: list[_Place] = [None] * len(addresses)
             facts = zip(order.tolist(), places.offsets.tolist(), places.sizes.tolist(), strict=True)
             for n, offset, room in facts:
                 if not room:
                     continue
                 if blobs.block.codec == CodecId.RAW:
-                    found[n] = base + offset + BLOB_HEAD_BYTES, self._size
-                    codings.add((CodecId.RAW, FilterId.NONE, False))
+                    found[n] = name, base + offset + BLOB_HEAD_BYTES, self._size
+                    codings.add(_AS_THEY_ARE)
                     continue
                 data = blobs.file.read(BLOB_HEAD_BYTES, offset)
                 head = decode_blob_head(data, int(addresses[n]), blobs.block, room)
                 offset += BLOB_HEAD_BYTES
-                if head.codec == CodecId.CONSTANT:
-                    found[n] = blobs.file.read(self._node.array.itemsize, offset)
-                    continue
-                ends = 4 * head.blocks  # frames of the parts follow; together they are one stream
-                found[n] = base + offset + ends, head.payload_bytes - ends
-                codings.add((head.codec, head.filter, head.blocks > 1))
+                found[n] = self._place_of_blob(blobs.file, name, base, offset, head, codings)
         self._places = found
         self.coding = self._coding(codings)
 
-    def _coding(self, codings: set[tuple[int, int, bool]]) -> _Coding | None:
+    def _coding(self, codings: set[_Coded], remedy: str = "") -> _Coding | None:
         """Return the codec of all chunks; raise if Zarr lacks it, or if there are several."""
         kinds = {(codec, filter_id) for codec, filter_id, _ in codings}
         if kinds <= {(CodecId.RAW, FilterId.NONE)}:
@@ -274,7 +322,7 @@ class _Chunks:
             f"chunks of '{self._node.array.path}' are encoded in a way to which references cannot "
             "lead: Zarr has one codec for all chunks, 'zstd' or 'zlib', with the filter 'shuffle' "
             "for chunks below 512 KiB, and none that are stored raw because no codec makes them "
-            "smaller; pack the array without compression"
+            f"smaller; {remedy and remedy + ', or '}pack the array without compression"
         )
 
     def _inline(self, element: bytes) -> str:
@@ -307,11 +355,11 @@ class _Chunks:
         return self._inline(np.array(array.fill_value, array.dtype).tobytes())
 
 
-def _url_of_data(url: str, inner: str) -> str:
-    """Return the URL of ``.xta`` from that of a pair, or from that of a folder and a path in it."""
+def _url_of_data(url: str, inner: str, suffix: str) -> str:
+    """Return the URL of a file of a pair from that of the pair, or of a folder and a path in it."""
     parts = urlsplit(url)
     if inner:
-        path = f"{parts.path.rstrip('/')}/{inner}{DATA}"
+        path = f"{parts.path.rstrip('/')}/{inner}{suffix}"
     else:
-        path = without_suffix(parts.path) + DATA
+        path = without_suffix(parts.path) + suffix
     return urlunsplit(parts._replace(path=path))

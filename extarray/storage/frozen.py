@@ -37,10 +37,12 @@ from extarray.common.limits import limits
 from extarray.common.system import boot_id, open_memory
 from extarray.common.threads import run_together
 from extarray.format.blobs import (
+    BLOB_HEAD_BYTES,
     FILE_HEAD_BYTES,
     FILL,
     UNIT,
     decode_blob,
+    decode_blob_head,
     encode_file_head,
     extents_for,
 )
@@ -70,7 +72,7 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray.codecs.payloads import Encoded
-    from extarray.format.blobs import BlobsBlock
+    from extarray.format.blobs import BlobHead, BlobsBlock
     from extarray.storage.commits import Committer
     from extarray.storage.store import Present, Room
 
@@ -224,6 +226,17 @@ class FrozenTable:
     def place_of_blob(self, address: int) -> int:
         """Return the offset of the blob of a frozen chunk in ``.xtz``."""
         return int(places_of_words(self.entries(np.array([address])))[0][0])
+
+    def payload_of_blob(self, address: int, word: int) -> tuple[int, BlobHead]:
+        """Return the offset of the payload in ``.xtz`` that a live word leads to, and its facts.
+
+        Raise ChecksumError if another blob is there.
+        """
+        offsets, sizes = places_of_words(np.array([word], np.uint64))
+        offset = int(offsets[0])
+        data = self._pair.blobs.read(BLOB_HEAD_BYTES, offset)
+        head = decode_blob_head(data, address, self._block, int(sizes[0]))
+        return offset + BLOB_HEAD_BYTES, head
 
     def _look_through(self, is_whole: bool, length: int) -> None:
         """Find words newer than the last flush; mend lost ones, unless all writes are there."""
@@ -807,6 +820,10 @@ class FrozenTable:
         new._end = self._end
         return new
 
+    def drop_locks(self) -> None:
+        """Drop, in a forked child, the lock that a thread of the parent may hold."""
+        self._lock = threading.RLock()
+
     def hand_on(self) -> None:
         """Tell readers of this ``.xmd`` that another one has the table now."""
         self._write_number(self.number | HANDED_ON)
@@ -851,11 +868,16 @@ def show_frozen(pair: Present, axial: Axial) -> None:
     table: Any = pair.frozen
     if table is None:
         pair.decoded = None
-    elif pair.decoded is None or pair.decoded.table is not table:
+        return
+    known: Any = pair.decoded
+    if known is not None and known.process != os.getpid():
+        table.drop_locks()
+        known = None  # its memory and its locks are the parent's
+    if known is None or known.table is not table:
         found: Any = pair
         pair.decoded = FrozenShadow(found, table, axial)
     else:
-        pair.decoded.look()
+        known.look()
 
 
 class FrozenShadow:
@@ -872,10 +894,13 @@ class FrozenShadow:
     ----------
     table : FrozenTable
     core : Frozen
+    process : int
+        Id of the process whose memory it is.
     """
 
     def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
         self._pair, self.table, self._axial = pair, table, axial
+        self.process = os.getpid()
         self._size = pair.header.chunk_bytes
         self._file = File(open_memory(), "decoded chunks")
         self._length = 0
