@@ -21,7 +21,7 @@ from extarray._core._transfers import freeze_taken, return_changed, take_changed
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
-from extarray.common.errors import StorageError
+from extarray.common.errors import ArgumentError, StorageError
 from extarray.common.limits import limits
 from extarray.common.system import after_fork_in_child
 from extarray.common.threads import run_together
@@ -47,8 +47,12 @@ _DELAY = 0.02
 def freeze(array: Living) -> int:
     """Freeze all raw chunks that have elements; see `ExtArray.freeze`.  Return their number."""
     core: Any = array
-    frozen = _table(array)
     with array._writers.committing:
+        frozen = _table(array)
+        if frozen.codec is None:
+            raise ArgumentError(
+                f"chunks of {array._name()} cannot be frozen: its compression is None; set it first"
+            )
         size = _data_bytes(array)
         everything = np.arange(chunks_before(size, array.chunk_bytes))
         raw = everything[frozen.entries(everything) == 0]
@@ -135,7 +139,8 @@ def _freeze(
             if len(chosen):
                 words = _words(array, frozen, chosen)
                 with array._writers.committing:
-                    if frozen.renewals == renewals and not array.closed:
+                    is_same = now.frozen is frozen and frozen.renewals == renewals
+                    if is_same and not array.closed:
                         frozen.announce(chosen)
                         decoded = now.decoded
                         assert decoded is not None

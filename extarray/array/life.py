@@ -436,6 +436,16 @@ class Host:
                 store.chunk_sums.empty_chunk(int(address))
             array._know(np.setdiff1d(addresses, untold))
 
+    def look_at_table(self, array: Living) -> None:
+        """Show the core the table of frozen chunks that counts now."""
+        with array._writers.steady:  # so that no change of the metadata comes in between
+            array._check()
+            now = array._store.now
+            if now.frozen is not None:
+                now.frozen = now.frozen.latest()
+                if now.decoded is None or now.decoded.table is not now.frozen:
+                    attach_store(array)
+
     def thaw(self, array: Stored, addresses: NDArray[np.int64]) -> None:
         """Give frozen chunks their raw bytes back."""
         decoded = _files(array).now.decoded

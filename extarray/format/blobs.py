@@ -34,6 +34,7 @@ __all__ = [
     "BlobPlaces",
     "BlobsBlock",
     "blob_bytes",
+    "check_blob",
     "check_blob_size",
     "check_file_head",
     "decode_blob",
@@ -308,6 +309,19 @@ def decode_blob_head(head: Buffer, address: int, block: BlobsBlock, room: int) -
     return BlobHead(crc, n, codec, filter_id, blocks)
 
 
+def check_blob(blob: memoryview, address: int, uuid: bytes) -> BlobHead:
+    """Return what the head of a blob says, which is compared with its checksum.
+
+    `uuid` is that of ``.xtz``.  Raise ChecksumError if this is not the blob of the chunk, or it is
+    damaged.
+    """
+    head = decode_blob_head(blob, address, BlobsBlock(uuid, 0), len(blob))
+    stop = BLOB_HEAD_BYTES + head.payload_bytes
+    if crc32c(blob[CHECKSUM.size : stop], crc32c(uuid)) != head.crc:
+        raise _damaged(address, "it does not match its checksum")
+    return head
+
+
 def _damaged(address: int, what: str) -> ChecksumError:
     error = ChecksumError(f"the blob of chunk {address} is damaged: {what}")
     error.chunk = address
@@ -348,11 +362,10 @@ def decode_blob(
     MissingExtraError
         The library of its codec is not installed.
     """
-    crc, n, codec, filter_id, blocks = decode_blob_head(blob, address, block, len(blob))
-    stop = BLOB_HEAD_BYTES + n
-    if verify and crc32c(blob[CHECKSUM.size : stop], crc32c(block.uuid)) != crc:
-        raise _damaged(address, "it does not match its checksum")
-    payload = blob[BLOB_HEAD_BYTES:stop]
+    _, n, codec, filter_id, blocks = decode_blob_head(blob, address, block, len(blob))
+    if verify:
+        check_blob(blob, address, block.uuid)
+    payload = blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + n]
     if codec == CodecId.RAW and not filter_id and not blocks and len(payload) == len(room):
         return payload
     try:

@@ -299,9 +299,8 @@ def test_a_new_axis_takes_the_table_along(path, engine):
         # Its own metadata are another file, whose table does not change any more.
         assert table(reader).number & frozen.HANDED_ON
         table(a).thaw(all_addresses(a))
-        table(reader).refresh()
         assert np.array_equal(elements(reader), VALUES)
-        assert not table(reader).entries(np.arange(4)).any()
+        assert not table(reader).latest().entries(np.arange(4)).any()
         reader.refresh()
         assert np.array_equal(elements(reader), expected)
     assert np.array_equal(opened(path), expected)
