@@ -200,18 +200,24 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         It can be set, to whatever `create` takes as ``compression``.  Chunks that are frozen
         already stay so, and are read and thawed whatever the codec is now; `thaw` and `freeze`
-        bring them to it.  When chunks are frozen stays as it was (`create`, ``freeze``).
+        bring them to it.  The time to freeze chunks stays the same (`create`, ``freeze``).
 
         Raises
         ------
         ArgumentError
-            A ValueError, on setting: there is no such codec, or the array is in memory.
+            A ValueError, on setting: there is no such codec; the array is in memory; or it was
+            created without compression, and has checksums or views that may be written to.
         ReadOnlyError, ClosedError, StorageError
             On setting.  Nothing has changed.
 
         Notes
         -----
-        Setting takes a fresh metadata file, as `add_axis` does.
+        Setting makes a fresh metadata file, as `add_axis` does.
+
+        An array that was created without compression gets new files: all of its chunks are
+        compressed at once, and from then on as for ``freeze="behind"``.  Its bounds, indices and
+        history stay.  Readers that have the old files open keep them, and `refresh` tells them;
+        other threads must not write meanwhile.
 
         Examples
         --------

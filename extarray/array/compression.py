@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import errno
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from extarray._core._transfers import note_written
 from extarray.array.facts import check_sole
-from extarray.array.freezing import notice
-from extarray.array.life import attach_store, check_not_held
+from extarray.array.freezing import append_blobs, chunks_at_once, notice
+from extarray.array.life import attach_store, check_not_held, take_store
 from extarray.array.resizing import filling_error
 from extarray.codecs.codec import Codec
-from extarray.common.errors import ArgumentError
+from extarray.common.errors import ArgumentError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +31,10 @@ def set_compression(array: Living, compression: Any) -> None:
     with array._writers.resizing:
         _check_alone(array, what)
         header = array._store.now.header
-        if array.path is None:
-            raise ArgumentError("an array in memory has no compression; copy it to files")
         if array._store.now.frozen is None:
-            raise ArgumentError(
-                f"cannot change the compression of {array._name()}: it was created without; copy "
-                "it with extarray.create(path, like=array, compression='zstd')"
-            )
+            if codec is not None:
+                _make_freezable(array, codec)
+            return
         encoding = {**header.encoding, "codec": None if codec is None else str(codec)}
         if encoding != header.encoding:
             files: Any = array._store
@@ -51,6 +49,50 @@ def repack(array: Living, progress: Reported) -> None:
         _check_alone(array, "repack")
         files: Any = array._store
         _with_other_metadata(array, lambda: files.repack(array.axial, progress))
+
+
+def _make_freezable(array: Living, codec: Codec) -> None:
+    """Replace the files of an array by others with all chunks frozen.
+
+    Readers that have the old ones open know no number of freezes, so holes in their file would
+    give them zeros: they keep it.
+    """
+    what = f"cannot change the compression of {array._name()}"
+    files, before = array._store.files, cast("Any", array)._changes
+    if files is None:
+        raise ArgumentError(f"{what}: it is in memory; copy it to files")
+    if files.now.header.checksum:
+        raise ArgumentError(
+            f"{what}: compressed arrays cannot have checksum=True yet; make a copy without"
+        )
+    if before is None:
+        raise ArgumentError(
+            f"{what}: views of its chunks may write to the files that it replaces; open it again, "
+            "and set it first"
+        )
+    files.group.conclude_members()
+    encoding = {"codec": str(codec), "freeze": "behind"}
+    store = type(files).make_freezable(files, array.axial, encoding)
+    try:
+        frozen = store.now.frozen
+        assert frozen is not None
+        n, step = array.axial.size, chunks_at_once(array)
+        for first in range(0, n, step):
+            some = np.arange(first, min(n, first + step))
+            frozen.store_live(some, append_blobs(array, frozen, some), is_hole=True)
+        if cast("Any", array)._changes != before:
+            raise StorageError(
+                errno.EBUSY, f"{what}: another thread has written to it meanwhile; try again"
+            )
+        store.take_names()
+        take_store(array, store)
+    except BaseException:
+        if array._store is not store:
+            if store.making is None and store.now.has_name:  # interrupted when it was done
+                take_store(array, store)
+            else:
+                store.close()
+        raise
 
 
 def _check_alone(array: Living, what: str) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from extarray.array.life import Living
     from extarray.storage.store import Frozen
 
-__all__ = ["freeze", "freeze_at_end", "notice", "thaw"]
+__all__ = ["append_blobs", "chunks_at_once", "freeze", "freeze_at_end", "notice", "thaw"]
 
 # Most chunks of a round, and seconds between looks whether a write has ended.
 _MOST, _PAUSE = 1 << 12, 0.001
@@ -117,7 +117,7 @@ def _freeze(
     core: Any = array
     now = array._store.now
     first, n_frozen = 0, 0
-    most = max(1, min(_MOST, config.max_memory // (4 * array.chunk_bytes)))
+    most = chunks_at_once(array)
     while True:
         renewals = frozen.renewals
         taken = take_changed(core, first, most)
@@ -137,7 +137,7 @@ def _freeze(
             chosen = taken[inside]
             chosen = chosen[choose(chosen)]
             if len(chosen):
-                words = _words(array, frozen, chosen)
+                words = append_blobs(array, frozen, chosen)
                 with array._writers.committing:
                     is_same = now.frozen is frozen and frozen.renewals == renewals
                     if is_same and not array.closed:
@@ -152,7 +152,12 @@ def _freeze(
             return_changed(core, left)
 
 
-def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
+def chunks_at_once(array: Living) -> int:
+    """Return how many chunks are frozen at a time."""
+    return max(1, min(_MOST, int(config.max_memory // (4 * array.chunk_bytes))))
+
+
+def append_blobs(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Append blobs of raw chunks to the log, and return the words that lead to them."""
     now: Any = array._store.now
     size, itemsize, fill = array.chunk_bytes, array.itemsize, now.header.fill

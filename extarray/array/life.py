@@ -78,6 +78,7 @@ __all__ = [
     "show_store",
     "start",
     "take_layout",
+    "take_store",
     "watch_cuts",
 ]
 
@@ -544,6 +545,15 @@ def _become_successor(array: Any) -> None:
     array._store = store
     array._attach(None, False, False, False, False)
     take_layout(array, axial)
+    attach_store(array)
+    watch_cuts(array)
+    before.close()
+
+
+def take_store(array: Any, store: FileStore) -> None:
+    """Go on with other files, of the same bounds and history, which have replaced those so far."""
+    before = _reader(array)
+    array._store = store
     attach_store(array)
     watch_cuts(array)
     before.close()

@@ -47,7 +47,7 @@ from extarray.format.fresh import encode_fresh
 from extarray.format.frozen import extent_bytes
 from extarray.format.header import Header, encode_seal, new_uuid
 from extarray.format.suffixes import blobs_name, file_names
-from extarray.format.superblock import Superblock, regions_fit
+from extarray.format.superblock import NO_GROUP, Superblock, regions_fit
 from extarray.grid.chunking import place_of
 from extarray.storage import lock
 from extarray.storage.blobs import Blobs, ShadowProvider, make_shadow
@@ -86,7 +86,7 @@ from extarray.storage.states import ATTEMPTS, Unvouched, WholeState, looks
 from extarray.storage.store import Freed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import Any, Self
 
@@ -254,20 +254,57 @@ class FileStore(PairReader):
                 # Left-overs of a damaged array may be its remains.
                 if self.making.old_header is not None or not self.making.replaces:
                     remove_seldom((names[0], names[1]), self.making.old_header)
-                like = names if like is None else like
-                pair.data = create_beside(fresh[1], names[1], like[1])
-                if header.has_blobs:
-                    pair.blobs = create_beside(fresh[2], names[2], like[-1])
-                pair.metadata = create_beside(fresh[0], names[0], like[0])
-                pair.engine = choose_engine(engine, pair.data, True)
-                pair.hollow = header.sparse and holes_take_space(pair.data)
-                self.writers.lock(pair, 0)
-                self._take_sieve()
-                self._write_first(axial, shape, attrs, growth)
+                self._make_files(names if like is None else like, engine)
+                data_bytes = place_of(axial.size, header.chunk_bytes)
+                first = Superblock.first(shape, axial.grid, data_bytes, growth=growth)
+                self._write_first(axial, first, attrs)
             if not hidden:
                 self.take_names()
         in_children(self, type(self)._forked)
         return self
+
+    @classmethod
+    def make_freezable(cls, old: FileStore, axial: Axial, encoding: dict[str, Any]) -> FileStore:
+        """Make files of the array that another store has open for writing, with a log.
+
+        They have another uuid, the same bounds and history, and holes in place of the chunks, which
+        the caller freezes.  `take_names` lets them replace the old files.
+        """
+        before = old.now
+        pair = Pair(before.path)
+        self = cls(pair)
+        pair.header = before.header.renewed(work=before.header.work).freezing(encoding)
+        pair.attrs, pair.mode, pair.unclean = before.attrs, "r+", before.unclean
+        pair.is_durable, pair.verify = before.is_durable, before.verify
+        what = "cannot change the compression of '{}'"
+        with OnError(self._give_up), family(what, pair.path):
+            old.real_stems(what)
+            names = tuple(map(replaced_name, (*pair.names, blobs_name(pair.names[0]))))
+            fresh = tuple(fresh_name(name, pair.header.uuid) for name in names)
+            self.making = Publication(fresh, names, True, pair.header.uuid)
+            with before.metadata as fd:  # its lock stays that of the other store
+                self.making.old = File(os.dup(fd), names[0])
+            self._make_files((*names[:2], names[1]), before.engine)
+            first = before.state._replace(
+                sequence=0, sealed=False, unclean=before.unclean, superseded=False, group=NO_GROUP
+            )
+            self._write_first(axial, first, pair.attrs, hollow=True)
+        in_children(self, type(self)._forked)
+        return self
+
+    def _make_files(self, like: Sequence[str], engine: str) -> None:
+        """Make the files of a new pair, with the permissions of others, and lock them."""
+        pair, making = self.now, self.making
+        assert making is not None
+        fresh, names = making.fresh, making.names
+        pair.data = create_beside(fresh[1], names[1], like[1])
+        if pair.header.has_blobs:
+            pair.blobs = create_beside(fresh[2], names[2], like[-1])
+        pair.metadata = create_beside(fresh[0], names[0], like[0])
+        pair.engine = choose_engine(engine, pair.data, True)
+        pair.hollow = pair.header.sparse and holes_take_space(pair.data)
+        self.writers.lock(pair, 0)
+        self._take_sieve()
 
     def _give_up(self) -> None:
         """Remove everything of a new pair that could not be made."""
@@ -337,12 +374,15 @@ class FileStore(PairReader):
         if making is not None:
             making.withdraw(*pair.files)
 
-    def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
+    def _write_first(
+        self, axial: Axial, first: Superblock, attrs: str, hollow: bool = False
+    ) -> None:
+        """Write the first state; `hollow`: chunks are holes, and do not have the fill value."""
         pair = self.now
-        data_bytes = place_of(axial.size, pair.header.chunk_bytes)
-        first = Superblock.first(shape, axial.grid, data_bytes, growth=growth)
-        fresh = encode_fresh(pair.header, first, [record_at(axial, 0)], attrs, LIVE_SLOTS[:1])
+        records = [record_at(axial, n) for n in range(axial.segments)]
+        fresh = encode_fresh(pair.header, first, records, attrs, LIVE_SLOTS[:1])
         self.commits.take(fresh)
+        data_bytes = first.data_bytes
         if not pair.header.has_blobs:
             self.reserve(0, data_bytes)
         if pair.header.checksum:
@@ -352,7 +392,7 @@ class FileStore(PairReader):
             uuid = new_uuid()
             pair.blobs.write(new_log(uuid, pair.header.uuid), 0)
             pair.frozen = FrozenTable.create(pair, self.commits, uuid)
-            self.reserve(0, data_bytes)
+            self.reserve(0, data_bytes, [] if hollow else None)
         lock.note_holder(pair.metadata, pair.header, True, pair.place(pair.header.uuid))
         pair.map(data_bytes)
 

@@ -450,7 +450,7 @@ def test_a_freeze_begun_before_leads_nowhere(path, monkeypatch):
     with create(path) as a:
         x = make_garbage(a, VALUES)
         a[5] = x[5] = 0
-        words, seen = freezing._words, []
+        words, seen = freezing.append_blobs, []
 
         def late(array, frozen, addresses):
             found = words(array, frozen, addresses)
@@ -459,7 +459,7 @@ def test_a_freeze_begun_before_leads_nowhere(path, monkeypatch):
                 compression.repack(a, False)
             return found
 
-        monkeypatch.setattr(freezing, "_words", late)
+        monkeypatch.setattr(freezing, "append_blobs", late)
         freezing._freeze(a, table(a), lambda q: np.ones(len(q), bool), True)
         assert seen[0] is not table(a)
         assert np.array_equal(a[...], x)
@@ -467,3 +467,135 @@ def test_a_freeze_begun_before_leads_nowhere(path, monkeypatch):
         a.freeze()
         assert np.array_equal(a[...], x)
     assert np.array_equal(read_by_page(path), x)
+
+
+# -- arrays without compression --------------------------------------------------------------------
+
+
+def test_an_array_without_becomes_freezable(path, engine):
+    x = VALUES.reshape(40, 8, 64)
+    with xa.create(path, (0, 0, 64), "i4", chunks=(4, 4, 32), fill_value=5, engine=engine) as a:
+        a.attrs["unit"] = "m"
+        a.extend(1, 4)
+        a.append(x[:20, 4:])
+        a.append(x[:20, :4], axis=1, side="start")
+        a.append(x[20:])
+        a.shrink(0, 3, side="start")
+        grid, origin, axial = a.grid, a.origin, a.axial
+        places = [axial.address(index) for index in np.ndindex(grid)]
+        a.compression = "zlib"
+        assert a.compression == xa.Codec("zlib")
+        assert (a.grid, a.origin, a.attrs["unit"]) == (grid, origin, "m")
+        assert [a.axial.address(index) for index in np.ndindex(grid)] == places
+        assert np.array_equal(a[...], x[3:])
+        every = np.arange(a.axial.size)
+        assert table(a).entries(every).all()
+        assert np.array_equal(table(a).entries(every), table(a).durable(every))
+        a[5] = -1
+        a.append(x[:2], side="start")
+        assert np.array_equal(a[7], np.full((8, 64), -1))
+    expected = np.vstack([x[:2], x[3:]])
+    expected[7] = -1
+    assert files(path) == ["scene.xmd", "scene.xta", "scene.xtz"]
+    assert np.array_equal(read_by_page(path), expected)
+    with xa.open(path, "r+", engine=engine) as a:
+        assert table(a).policy == "behind"
+        a.compression = None
+        assert np.array_equal(a[...], expected)
+    assert xa.check(path, data=True).ok
+
+
+def test_space_is_given_back(path):
+    x = np.repeat(np.arange(64), 64 * 1024).reshape(64, 64, 1024)
+    with xa.create(path, x.shape, int, chunks=(1, 64, 1024), sparse=False) as a:
+        a[...] = x
+        a.flush()
+        a.compression = "zlib"
+        assert os.stat(f"{path}.xta").st_blocks * 512 < x.nbytes // 8
+        assert np.array_equal(a[...], x)
+
+
+def test_readers_of_an_array_without_keep_it(path, engine):
+    with xa.create(path, VALUES.shape, "i4", chunks=CHUNKS, engine=engine) as a:
+        a[...] = VALUES
+        with xa.open(path, engine=engine) as r, xa.open(path, engine=engine) as other:
+            view = r.chunk((0, 0))
+            a.compression = "lz4"
+            a[:8] = 0
+            a.flush()
+            assert np.array_equal(r[...], VALUES)
+            assert np.array_equal(view, VALUES[:4, :256])
+            assert r.replaced
+            r.refresh()  # the end of its writer
+            with pytest.raises(ReplacedError):
+                r.refresh()
+            assert other.refresh(on_replaced="reopen")
+            assert np.array_equal(other[8:], VALUES[8:])
+            assert other.compression == xa.Codec("lz4")
+            with pytest.raises(xa.errors.LockedError):
+                xa.open(path, "r+")
+
+
+def test_none_leaves_an_array_without_as_it_is(path):
+    with xa.create(path, 3) as a:
+        a.compression = None
+        assert a.compression is None
+        assert files(path) == ["scene.xmd", "scene.xta"]
+
+
+def test_what_cannot_become_freezable_says_so(path, tmp_path):
+    refused = pytest.raises(ArgumentError, match="checksum")
+    with xa.create(path, 8, chunks=2, checksum=True) as a, refused:
+        a.compression = "zlib"
+    with xa.create(tmp_path / "b", 8, chunks=2) as b:
+        view = b.chunk((0,))
+        with pytest.raises(ArgumentError, match="open it again"):
+            b.compression = "zlib"
+        view[:] = 3
+        assert b[0] == 3
+
+
+def test_a_write_meanwhile_is_not_lost(path, monkeypatch):
+    with xa.create(path, VALUES.shape, "i4", chunks=CHUNKS) as a:
+        a[...] = VALUES
+        append = compression.append_blobs
+
+        def late(array, *rest):
+            found = append(array, *rest)
+            array[0] = 9
+            return found
+
+        monkeypatch.setattr(compression, "append_blobs", late)
+        with pytest.raises(StorageError, match="another thread has written"):
+            a.compression = "zlib"
+        monkeypatch.undo()
+        assert files(path) == ["scene.xmd", "scene.xta"]
+        assert (a[0] == 9).all()
+        a.compression = "zlib"
+        assert (a[0] == 9).all()
+        assert np.array_equal(a[1:], VALUES[1:])
+
+
+@pytest.mark.parametrize("suffix", [".xmd", ".xtz"])
+def test_a_full_disk_leaves_an_array_without(path, monkeypatch, suffix):
+    with xa.create(path, VALUES.shape, "i4", chunks=CHUNKS) as a:
+        a[...] = VALUES
+        write = File.write
+
+        def half(self, data, offset):
+            if self.name.endswith(".new") and suffix in self.name:
+                write(self, data[: len(data) // 2], offset)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            write(self, data, offset)
+
+        monkeypatch.setattr(File, "write", half)
+        with pytest.raises(StorageError, match="No space left"):
+            a.compression = "zlib"
+        monkeypatch.undo()
+        assert files(path) == ["scene.xmd", "scene.xta"]
+        a[0] = 9
+        with pytest.raises(xa.errors.LockedError):
+            xa.open(path, "r+")
+    with xa.open(path) as a:
+        assert (a[0] == 9).all()
+        assert np.array_equal(a[1:], VALUES[1:])

@@ -264,6 +264,18 @@ def repacked(folder: Path) -> int:
         return int(table.used_bytes() == log.length)
 
 
+def compress(folder: Path) -> None:
+    with xa.open(folder / "a", "r+") as array:
+        array.compression = "zlib:1"
+
+
+def compressed(folder: Path) -> int:
+    check_private(*pair(folder / "a"))
+    one_of(frozen(folder / "a"), OLD)
+    with xa.open(folder / "a") as array:
+        return int(array.compression is not None)
+
+
 def recode(folder: Path) -> None:
     with xa.open(folder / "a", "r+") as array:
         array.compression = "zlib:9"
@@ -478,6 +490,9 @@ JOBS = {
         lambda f: make_frozen(f / "a", OLD), add_axis, wider, FROZEN
     ),
     "repack frozen chunks": Job(before_repack, repack, repacked, FROZEN),
+    "compression of an array without": Job(
+        lambda f: make(f / "a", OLD), compress, compressed, FROZEN, 2
+    ),
     "another codec of frozen chunks": Job(before_repack, recode, recoded, FROZEN),
     "remove": Job(lambda f: make(f / "a", OLD), remove, removed, set()),
     "rechunk in place": Job(before_rechunk, rechunk, rechunked, A, 6),
