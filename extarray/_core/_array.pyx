@@ -20,7 +20,7 @@ from libc.stdint cimport uint64_t
 
 from ._vectors cimport address_of, as_chunk_index
 from ._copy cimport chunks_before, layout_t, place_of
-from ._frozen cimport Frozen
+from ._frozen cimport Frozen, is_handed_on
 from ._mapping cimport (
     Lease, Region, is_shown, lease, reserve_pages, touched_get, touched_set,
 )
@@ -212,6 +212,8 @@ cdef class ArrayCore(Transfers):
         offset = place - frame.now.layout.pages
         address = chunks_before(&frame.now.layout, offset)
         number = frame.frozen.freezes.look()
+        if is_handed_on(number):
+            return None
         entry = frame.frozen.live(address)
         if entry:
             shadow = frame.frozen.recently(address, entry)
@@ -586,7 +588,7 @@ cdef class ArrayCore(Transfers):
         cdef index_t chunk[MAX_NDIM]
         cdef cnp.npy_intp dims[MAX_NDIM]
         cdef cnp.npy_intp strides[MAX_NDIM]
-        cdef Frame frame = self._opened()
+        cdef Frame frame = self._opened(), latest = frame
         cdef const layout_t *layout = &frame.now.layout
         cdef index_t address, place, extent, start, first, size = layout.chunk_bytes, at = 0
         cdef int j, nd = layout.ndim
@@ -626,8 +628,10 @@ cdef class ArrayCore(Transfers):
         if frame.frozen is not None and writable:
             self.writes.shown.add(address)      # not to be frozen from here on
             self._thaw(frame, np.array([address]))
-        elif frame.frozen is not None and frame.frozen.live(address):
-            view = self._frozen_chunk(frame, address, nd, dims, strides, at)
+        elif frame.frozen is not None and is_handed_on(frame.frozen.freezes.look()):
+            latest = self._latest_table(frame)
+        if frame.frozen is not None and not writable and latest.frozen.live(address):
+            view = self._frozen_chunk(latest, address, nd, dims, strides, at)
             if view is not None:
                 return view
         owner = lease(region, frame.epoch)

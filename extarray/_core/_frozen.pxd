@@ -24,6 +24,11 @@ cdef enum:
     FIRST_BITS = 10             # the first extent has 2^10 entries, each one twice those before
     N_RECENT = 256
 
+cdef inline bint is_handed_on(uint64_t number) noexcept:
+    """Tell by a number of freezes whether other metadata have the table, or take it just now."""
+    return number >> 63
+
+
 cdef struct recent_t:
     index_t address
     uint64_t entry              # 0: this place is free

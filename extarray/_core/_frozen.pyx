@@ -115,7 +115,7 @@ cdef class Frozen:
         xa_set_live(place, entry)
 
     cdef Use bring(self, addresses):
-        """Have chunks in the shadow as their entries are now; None: some are raw by now.
+        """Bring chunks to the shadow as their entries are now; None: some are raw by now.
 
         They stay as long as the returned `Use` lives.
         """

@@ -15,7 +15,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._frozen cimport Frozen
+from ._frozen cimport Frozen, is_handed_on
 from ._file cimport ahead_t, begin_sieving, end_asking, end_sieving, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport (
@@ -120,6 +120,7 @@ cdef class Transfers(ArrayState):
         """Read a selection whose chunks may be frozen: all from one place, or else in halves."""
         cdef Frozen frozen = frame.frozen
         cdef walk_t w
+        cdef Frame latest
         cdef index_t total = 1, n_frozen
         cdef uint64_t number
         cdef int j
@@ -128,12 +129,17 @@ cdef class Transfers(ArrayState):
             total *= w.n[j]
         while True:
             number = frozen.freezes.look()
+            if is_handed_on(number):
+                latest = self._latest_table(frame)
+                if latest is not frame:
+                    return self._transfer_frozen(latest, s, values)
             n_frozen = count_frozen(frame, s)
             if n_frozen == 0:
                 if frame.now.verifies:
                     self._verify_box(frame, s)
                 self._move_or_watch(frame, s, values)
-                if frozen.freezes.look() == number:
+                if frozen.freezes.look() == number and (
+                        not is_handed_on(number) or self._latest_table(frame) is frame):
                     return 0
                 # It may have met holes.  A shorter read is less likely to meet more.
                 if total == 1:
@@ -518,6 +524,9 @@ cdef class Transfers(ArrayState):
         try:
             while not is_done and not failure:
                 number = frozen.freezes.look()
+                if is_handed_on(number):
+                    frame = self._latest_table(frame)
+                    frozen = frame.frozen
                 n_raw = part_visits(q, frozen)
                 q.n_visits = n_raw
                 if n_raw:
@@ -528,7 +537,8 @@ cdef class Transfers(ArrayState):
                     else:
                         failure = self._run_visited(tables, size, total)
                 # Otherwise it may have met holes.
-                is_done = frozen.freezes.look() == number
+                is_done = frozen.freezes.look() == number and (
+                    not is_handed_on(number) or self._latest_table(frame) is frame)
                 first = n_raw
                 while is_done and not failure and first < n:
                     stop = min(n, first + frozen.supply.share)
@@ -771,9 +781,21 @@ cdef class Transfers(ArrayState):
 
     # -- frozen chunks -----------------------------------------------------------------------
 
+    cdef Frame _latest_table(self, Frame frame):
+        """Return a frame with the table of frozen chunks that counts now; the same if it has it."""
+        cdef Frame now, latest
+        self.host.look_at_table(self)
+        now = self._opened()
+        if now.frozen is frame.frozen or now.frozen is None:
+            return frame
+        latest = frame.copied()
+        latest.frozen = now.frozen
+        return latest
+
     cdef int _thaw(self, Frame frame, addresses) except -1:
         """Give frozen chunks their raw bytes back, before a write that is noted already."""
-        cdef Frozen frozen = frame.frozen
+        # Other metadata may have the table by now.  From here on, no chunk written to is frozen.
+        cdef Frozen frozen = self._writable().frozen
         if not frozen.entries(addresses).any():
             return 0
         with frozen.thawing:
@@ -1431,7 +1453,7 @@ def return_changed(Transfers self not None, const index_t[::1] addresses not Non
 def freeze_taken(
     Transfers self not None, const index_t[::1] addresses not None, const uint64_t[::1] entries not None
 ):
-    """Give chunks their entries, unless they were written since they were taken.
+    """Give raw chunks their entries, unless they were written since they were taken.
 
     Return which chunks are frozen now, as a boolean array.
     """
@@ -1445,7 +1467,8 @@ def freeze_taken(
     if FREE_THREADS and count_of(&writes.n_going):
         return result
     for i in range(addresses.shape[0]):
-        if not touched_get(writes.changed.root, addresses[i]) and addresses[i] not in writes.shown:
+        if (frozen.live(addresses[i]) == 0 and not touched_get(writes.changed.root, addresses[i])
+                and addresses[i] not in writes.shown):
             frozen.set_entry(addresses[i], entries[i])
             found[i] = True
     return result

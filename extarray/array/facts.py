@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
 import numpy as np
 
 from extarray.array.encodings import encoding_of
+from extarray.codecs.codec import Codec
 from extarray.common.errors import (
     ArgumentError,
     ClosedError,
@@ -50,6 +51,7 @@ __all__ = [
     "Writers",
     "check",
     "check_sole",
+    "compression",
     "fill_value",
     "freezable",
     "holes",
@@ -185,12 +187,18 @@ class Stored(Protocol):
     def _save_attrs(self, change: Callable[[], str | None]) -> None: ...
 
 
+def compression(array: Stored) -> Codec | None:
+    """Return the codec of chunks that are frozen from now on; see `ExtArray.compression`."""
+    header = array._store.now.header
+    return Codec.parse(header.encoding.get("codec", header.compression))
+
+
 def freezable(array: Any) -> Any:
-    """Return an array whose chunks can be frozen, or raise."""
+    """Return an array whose chunks may be frozen, or raise."""
     if array._store.now.frozen is None:
+        how = "copy it to files" if array.path is None else "set its attribute compression"
         raise ArgumentError(
-            f"chunks of {array._name()} cannot be frozen: it was created without compression; copy "
-            "it with extarray.create(path, like=array, compression='zstd')"
+            f"chunks of {array._name()} cannot be frozen: it has no compression; {how}"
         )
     return array
 

@@ -23,7 +23,7 @@ from extarray.array import life
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
-from extarray.common.errors import StorageError
+from extarray.common.errors import ArgumentError, StorageError
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import after_fork_in_child
@@ -39,7 +39,15 @@ if TYPE_CHECKING:
     from extarray.array.life import Living
     from extarray.storage.store import Frozen
 
-__all__ = ["freeze", "freeze_at_end", "freeze_chosen", "notice", "thaw"]
+__all__ = [
+    "append_blobs",
+    "chunks_at_once",
+    "freeze",
+    "freeze_at_end",
+    "freeze_chosen",
+    "notice",
+    "thaw",
+]
 
 # Most chunks of a round; most bytes of them, unless one has more; seconds between looks whether a
 # write has ended.
@@ -51,8 +59,12 @@ _DELAY = 0.02
 def freeze(array: Living) -> int:
     """Freeze all raw chunks that have elements; see `ExtArray.freeze`.  Return their number."""
     core: Any = array
-    frozen = _table(array)
     with array._writers.committing:
+        frozen = _table(array)
+        if frozen.codec is None:
+            raise ArgumentError(
+                f"chunks of {array._name()} cannot be frozen: its compression is None; set it first"
+            )
         with frozen.encoding:
             pass  # let a round in the background end
         n_frozen = _finish_rounds(array, frozen)
@@ -152,6 +164,25 @@ def _freeze(
             n_frozen += _finish_rounds(array, frozen)
 
 
+class _Round:
+    """Chunks that were taken, and the words of those that were chosen and encoded."""
+
+    def __init__(
+        self,
+        taken: NDArray[np.int64],
+        chosen: NDArray[np.int64],
+        words: NDArray[np.uint64],
+        renewals: int,
+    ) -> None:
+        self.taken, self.chosen, self.words, self.renewals = taken, chosen, words, renewals
+
+    def drop(self, addresses: NDArray[np.int64]) -> None:
+        """Leave chunks to a later round, which has taken them again."""
+        self.taken = np.setdiff1d(self.taken, addresses)
+        stay = ~np.isin(self.chosen, addresses)
+        self.chosen, self.words = self.chosen[stay], self.words[stay]
+
+
 def _encode_round(
     array: Living,
     frozen: Frozen,
@@ -165,17 +196,21 @@ def _encode_round(
     core: Any = array
     now, size = array._store.now, array.chunk_bytes
     renewals = frozen.renewals
-    taken = take_changed(core, first, max(1, min(_MOST, _ROUND_BYTES // size)))
-    if taken is None or not len(taken):
-        return taken
+    with frozen.taking:
+        taken = take_changed(core, first, chunks_at_once(array))
+        if taken is None or not len(taken):
+            return taken
+        for earlier in frozen.encoded:  # these chunks were written since
+            earlier.drop(taken)
     with OnError(return_changed, core, taken):
         inside = taken < chunks_before(_data_bytes(array), size)
+        inside &= frozen.entries(taken) == 0
         if now.held is not None:  # growth that may still be taken back
             inside[:] = False
         chosen = taken[inside]
         chosen = _undamaged(array, chosen[choose(chosen)])
-        words = _words(array, frozen, chosen)
-    frozen.encoded.append((taken, chosen, words, renewals))
+        words = append_blobs(array, frozen, chosen)
+    frozen.encoded.append(_Round(taken, chosen, words, renewals))
     return taken
 
 
@@ -187,20 +222,21 @@ def _finish_rounds(array: Living, frozen: Frozen) -> int:
     """
     core: Any = array
     n_frozen = 0
-    while frozen.encoded:
-        taken, chosen, words, renewals = frozen.encoded.pop()
-        left = taken
-        try:
-            if len(chosen) and frozen.renewals == renewals and not array.closed:
-                frozen.announce(chosen)
-                decoded = array._store.now.decoded
-                assert decoded is not None
-                decoded.look()
-                done = chosen[freeze_taken(core, chosen, words)]
-                n_frozen += len(done)
-                left = np.setdiff1d(taken, done)
-        finally:
-            return_changed(core, left)
+    with frozen.taking:
+        while frozen.encoded:
+            found = frozen.encoded.pop()
+            try:
+                is_same = array._store.now.frozen is frozen and frozen.renewals == found.renewals
+                if len(found.chosen) and is_same and not array.closed:
+                    frozen.announce(found.chosen)
+                    decoded = array._store.now.decoded
+                    assert decoded is not None
+                    decoded.look()
+                    n_frozen += int(freeze_taken(core, found.chosen, found.words).sum())
+            finally:
+                # Whatever is frozen has bytes elsewhere, and the raw place may be a hole.
+                is_raw = frozen.entries(found.taken) == 0
+                return_changed(core, found.taken[is_raw])
     return n_frozen
 
 
@@ -216,7 +252,12 @@ def _undamaged(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.int64]
     return np.setdiff1d(addresses, left)
 
 
-def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
+def chunks_at_once(array: Living) -> int:
+    """Return how many chunks are frozen at a time."""
+    return max(1, min(_MOST, _ROUND_BYTES // array.chunk_bytes))
+
+
+def append_blobs(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Append blobs of raw chunks to the log, and return the words that lead to them."""
     now: Any = array._store.now
     size, itemsize, fill = array.chunk_bytes, array.itemsize, now.header.fill

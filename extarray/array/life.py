@@ -78,6 +78,7 @@ __all__ = [
     "show_store",
     "start",
     "take_layout",
+    "take_store",
     "watch_cuts",
 ]
 
@@ -436,6 +437,16 @@ class Host:
                 store.chunk_sums.empty_chunk(int(address))
             array._know(np.setdiff1d(addresses, untold))
 
+    def look_at_table(self, array: Living) -> None:
+        """Show the core the table of frozen chunks that counts now."""
+        with array._writers.steady:  # so that no change of the metadata comes in between
+            array._check()
+            now = array._store.now
+            if now.frozen is not None:
+                now.frozen = now.frozen.latest()
+                if now.decoded is None or now.decoded.table is not now.frozen:
+                    attach_store(array)
+
     def thaw(self, array: Stored, addresses: NDArray[np.int64]) -> None:
         """Give frozen chunks their raw bytes back."""
         decoded = _files(array).now.decoded
@@ -534,6 +545,15 @@ def _become_successor(array: Any) -> None:
     array._store = store
     array._attach(None, False, False, False, False)
     take_layout(array, axial)
+    attach_store(array)
+    watch_cuts(array)
+    before.close()
+
+
+def take_store(array: Any, store: FileStore) -> None:
+    """Go on with other files, of the same bounds and history, which have replaced those so far."""
+    before = _reader(array)
+    array._store = store
     attach_store(array)
     watch_cuts(array)
     before.close()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray.common.errors import ChecksumError, CorruptError, ExtArrayError
+from extarray.common.errors import ChecksumError, CorruptError
 from extarray.common.progress import Progress
 from extarray.common.system import NO_WAIT
 from extarray.format.blobs import FILE_HEAD_BYTES
@@ -37,7 +37,6 @@ from extarray.storage.checksums import Comparison
 from extarray.storage.filesystem import File, close_all, fresh_name
 from extarray.storage.frozen import FrozenTable
 from extarray.storage.names import left_overs
-from extarray.storage.pair import header_at
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
@@ -75,36 +74,42 @@ class Survey(MetadataSurvey):
     wrong: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     compared: bool = False
     looked: bool = False
+    _flags: int = os.O_RDONLY
 
     # -- the files ---------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def opened(self, flags: int = os.O_RDONLY) -> Iterator[None]:
         """Open whichever of the files exist, for the length of a block."""
-        pair, files = self.pair, [File(), File(), File()]
+        pair, files = self.pair, [File(), File()]
+        self._flags = flags
         try:
-            for number, name in enumerate((*pair.names, self.log_name)):
+            for number, name in enumerate(pair.names):
                 names = [name]
-                if number == LOG and not _has_log(files[METADATA]):
-                    break
                 if number != METADATA and not files[METADATA].closed:
                     # Its maker may have stopped before renaming it, or may rename it just now.
                     names.insert(0, fresh_name(name, files[METADATA].read(16, _UUID_AT)))
                 for each in names:
-                    # Whatever has that name (a pipe, say), opening it must not block.
-                    with contextlib.suppress(
-                        FileNotFoundError, NotADirectoryError, IsADirectoryError
-                    ):
-                        file = File.open(each, flags | NO_WAIT)
-                        if stat.S_ISREG(file.stat().st_mode):
-                            files[number] = file
-                            break
-                        file.close()
-            pair.metadata, pair.data, pair.blobs = files
+                    if not files[number].closed:
+                        break
+                    files[number] = _opened(each, flags)
+            pair.metadata, pair.data, pair.blobs = *files, File()
             yield
         finally:
             pair.frozen = None
-            close_all(*files)
+            close_all(*files, pair.blobs)
+
+    def _open_log(self, header: Header, uuid: bytes | None) -> None:
+        """Open the file of frozen chunks, if it exists: the one with a uuid, if one has it.
+
+        A repack has two of them for a while.
+        """
+        pair = self.pair
+        for each in (self.log_name, fresh_name(self.log_name, header.uuid)):
+            file = _opened(each, self._flags)
+            if not file.closed and (pair.blobs.closed or (uuid and _uuid_of(file) == uuid)):
+                pair.blobs, file = file, pair.blobs
+            file.close()
 
     def is_in_place(self) -> bool:
         """Tell whether the metadata still have their name; otherwise the data may be others'."""
@@ -167,22 +172,23 @@ class Survey(MetadataSurvey):
 
     def _look_at_log(self, header: Header) -> None:
         """Examine the block that locates the table of frozen chunks, and the head of their log."""
-        pair, log = self.pair, self.pair.blobs
+        pair = self.pair
         pair.frozen = None
         try:
             found = FrozenTable.block_of(pair)
+            self._open_log(header, None if found is None else found[1].uuid)
         except CorruptError as error:
+            self._open_log(header, None)
             at = pair.blocks().get(BlockKind.BLOBS, entry_offset(header, BlockKind.BLOBS))
             self.error("frozen", str(error), at, RESTORE)
             return
         if found is None:  # the header's copy comes from a packed file
             return
-        if log.closed:
+        if pair.blobs.closed:
             what = "no such file, which has the frozen chunks"
             self.error("file", what, None, "put all files of the array in the same folder", LOG)
             return
-        head = log.read(FILE_HEAD_BYTES, 0)
-        if not is_log(head) or log_uuid(head) != found[1].uuid:
+        if _uuid_of(pair.blobs) != found[1].uuid:
             self.error(
                 "frozen",
                 "it is damaged, or has the frozen chunks of another array",
@@ -424,11 +430,21 @@ class Survey(MetadataSurvey):
             )
 
 
-def _has_log(metadata: File) -> bool:
-    """Tell whether metadata belong to an array that may have frozen chunks."""
-    with contextlib.suppress(ExtArrayError):
-        return not metadata.closed and header_at(metadata, 0)[0].has_blobs
-    return False
+def _opened(name: str, flags: int) -> File:
+    """Open a regular file; return a closed one if there is none."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        # Whatever has that name (a pipe, say), opening it must not block.
+        file = File.open(name, flags | NO_WAIT)
+        if stat.S_ISREG(file.stat().st_mode):
+            return file
+        file.close()
+    return File()
+
+
+def _uuid_of(log: File) -> bytes | None:
+    """Return the uuid of a file of frozen chunks; None: its head is damaged."""
+    head = log.read(FILE_HEAD_BYTES, 0)
+    return log_uuid(head) if is_log(head) else None
 
 
 def _text_of_boxes(boxes: tuple[tuple[slice, ...], ...], n: int) -> str:

@@ -31,6 +31,7 @@ from extarray.common.errors import (
     ChecksumError,
     CorruptError,
     LimitError,
+    ReplacedError,
     StorageError,
 )
 from extarray.common.limits import limits
@@ -43,6 +44,7 @@ from extarray.format.blobs import (
     UNIT,
     decode_blob,
     decode_blob_head,
+    encode_entry_of_blob,
     encode_file_head,
     extents_for,
 )
@@ -59,10 +61,12 @@ from extarray.format.frozen import (
     encode_frozen_block,
     extent_bytes,
     extents_of,
+    move_blob,
     places_of_words,
 )
 from extarray.grid.chunking import elements_of_chunk, place_of
 from extarray.storage.filesystem import File, family
+from extarray.storage.names import open_log
 from extarray.storage.pair import Pair
 
 if TYPE_CHECKING:
@@ -73,10 +77,11 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.codecs.payloads import Encoded
     from extarray.format.blobs import BlobHead, BlobsBlock
+    from extarray.format.header import Header
     from extarray.storage.commits import Committer
     from extarray.storage.store import Present, Room
 
-__all__ = ["HANDED_ON", "FrozenShadow", "FrozenTable", "new_log", "show_frozen"]
+__all__ = ["HANDED_ON", "FrozenShadow", "FrozenTable", "NewLog", "new_log", "show_frozen"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
@@ -112,8 +117,8 @@ class FrozenTable:
         ...  Read-only for readers.  Extents are added, and replaced only by those of a successor.
         Empty where hosts keep copies of their own: there only `entries` tells.
     freezes : Counter
-        Number of freezes; `HANDED_ON` is set in it if another ``.xmd`` has the table now, which
-        `refresh` finds.  A reader of raw bytes compares it before and after.
+        Number of freezes; `HANDED_ON` is set in it if another ``.xmd`` has the table, or takes it
+        just now: see `latest`.  A reader of raw bytes compares it before and after.
     uuid : bytes
         Of ``.xtz``.
     thawed : set of int
@@ -122,23 +127,32 @@ class FrozenTable:
         How many times chunks outside the bounds were made ready for growth.
     encoding : Lock
         Held while chunks are taken and encoded.
+    taking : Lock
+        Held while notes of written chunks are taken, or looked at.
     encoded : list
         Rounds of chunks that wait for their words.
     forget : callable or None
         Called with addresses before their raw bytes become holes.
     """
 
-    def __init__(self, pair: Pair, metadata: File, at: int, block: BlobsBlock) -> None:
-        self._pair, self._metadata, self._at = pair, metadata, at
-        self._header = pair.header
+    def __init__(
+        self,
+        pair: Pair,
+        metadata: File,
+        at: int,
+        block: BlobsBlock,
+        log: File,
+        header: Header | None = None,
+    ) -> None:
+        self._pair, self._metadata, self._at, self._log = pair, metadata, at, log
+        self._header = pair.header if header is None else header
         self.uuid = block.uuid
         self._block = block
         self.forget: Callable[[NDArray[np.int64]], object] | None = None
         self.renewals = 0
-        self.encoding = threading.Lock()
-        self.encoded: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64], int]]
-        self.encoded = []
-        self._next: FrozenTable | None = None  # the table of this writer's later metadata
+        self.encoding, self.taking = threading.Lock(), threading.Lock()
+        self.encoded: list[Any] = []
+        self._next: FrozenTable | None = None  # the table of later metadata
         self.thawed: set[int] = set()
         self.extents: list[memoryview] = []
         self._words: list[NDArray[np.uint64]] = []
@@ -160,7 +174,7 @@ class FrozenTable:
         self._map()
         with metadata as fd:
             is_mapped = self._is_mapped and pair.engine == "mmap"
-            self.freezes = Counter.file(fd, pair.header.freezes_offset, is_mapped)
+            self.freezes = Counter.file(fd, self._header.freezes_offset, is_mapped)
 
     # -- beginnings ------------------------------------------------------------------------------
 
@@ -173,7 +187,7 @@ class FrozenTable:
         pair.metadata.write(block, at)
         found = decode_frozen_block(block, pair.header, pair.metadata.length)
         assert found is not None
-        self = cls(pair, pair.metadata, at, found)
+        self = cls(pair, pair.metadata, at, found, pair.blobs)
         self._end = size
         return self
 
@@ -206,11 +220,13 @@ class FrozenTable:
             ``.xtz`` has no head, or that of another file.
         """
         check_log_head(pair.blobs.read(FILE_HEAD_BYTES, 0), block.uuid)
-        self = cls(pair, pair.metadata, at, block)
+        self = cls(pair, pair.metadata, at, block, pair.blobs)
         length = pair.blobs.length
         self._end = max(-(-length // UNIT) * UNIT, block.given)
         is_known = pair.told_place() == Place(boot_id(), *pair.data.identity())
         if pair.mode == "r+":
+            if self.number & HANDED_ON:  # by a writer that ended before other metadata had the name
+                self.take_back()
             self.clear_from(n_chunks)
         self._look_through(is_known and any(boot_id()), length)
         return self
@@ -218,7 +234,7 @@ class FrozenTable:
     @classmethod
     def survey(cls, pair: Pair, at: int, block: BlobsBlock) -> FrozenTable:
         """Return the table as it is, for those who examine it."""
-        self = cls(pair, pair.metadata, at, block)
+        self = cls(pair, pair.metadata, at, block, pair.blobs)
         self._end = pair.blobs.length
         self._look_through(False, self._end)
         return self
@@ -304,15 +320,13 @@ class FrozenTable:
         return sum(map(sums_capacity, range(len(self._places))))
 
     @property
-    def codec(self) -> Codec:
-        """The codec of chunks that are frozen from now on."""
-        found = Codec.parse(self._header.encoding["codec"])
-        assert found is not None
-        return found
+    def codec(self) -> Codec | None:
+        """The codec of chunks that are frozen from now on; None: none are."""
+        return Codec.parse(self._header.encoding.get("codec"))
 
     @property
     def policy(self) -> str:
-        """When chunks are frozen without being asked: "behind", "close" or "never"."""
+        """The time to freeze chunks unasked: "behind", "close" or "never"."""
         found = self._header.encoding.get("freeze", "never")
         return found if found in ("behind", "close") else "never"
 
@@ -410,14 +424,15 @@ class FrozenTable:
                 "system has no files large enough for its table"
             )
         with self._lock, family("cannot note frozen chunks of '{}'", self._pair.path):
+            if self._next is not None:
+                self._next.store_live(addresses, self._moved(addresses, words), is_hole)
+                return
             # First: an interrupt must not leave a changed word that no flush looks at.
             self._dirty.update(addresses.tolist())
             if not is_hole:
                 self._unpunched.update(addresses[words != RAW].tolist())
             self._store(addresses, words, 0)
             self._unpunched.difference_update(addresses[words == RAW].tolist())
-            if self._next is not None:
-                self._next.store_live(addresses, words, is_hole)
 
     @property
     def is_settled(self) -> bool:
@@ -556,11 +571,11 @@ class FrozenTable:
                     offset += len(blob)
                     if offset - first >= _AT_ONCE or i + 1 == len(encoded):
                         self._give(offset)
-                        pair.blobs.write(b"".join(blobs), first)
+                        self._log.write(b"".join(blobs), first)
                         first, blobs = offset, []
             except BaseException:
                 with contextlib.suppress(OSError):
-                    pair.blobs.truncate(self._end)  # free the space again
+                    self._log.truncate(self._end)  # free the space again
                 raise
             self._end = offset
         return found
@@ -581,6 +596,7 @@ class FrozenTable:
         step = max(1, _AT_ONCE // size)
         fill = self._header.fill * (size // len(self._header.fill))
         codec = self.codec
+        assert codec is not None
         addresses = np.asarray(addresses, np.int64)
         addresses = addresses[self.entries(addresses) == RAW]
         for low in range(0, len(addresses), step):
@@ -606,7 +622,7 @@ class FrozenTable:
 
     def _blob(self, word: int) -> memoryview:
         offsets, sizes = places_of_words(np.array([word], np.uint64))
-        return memoryview(self._pair.blobs.read(int(sizes[0]), int(offsets[0])))
+        return memoryview(self._log.read(int(sizes[0]), int(offsets[0])))
 
     def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None:
         """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
@@ -629,16 +645,17 @@ class FrozenTable:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
         while True:
             number = self.number
+            if number & HANDED_ON and (latest := self.latest()) is not self:
+                latest.read_into(target, address, verify)
+                return
             word = int(self.entries(np.array([address]))[0])
             if word != RAW:
                 self.decode(target, address, word, verify)
                 return
             self._read_raw(target, address)
-            now = self.number
-            if now == number:
+            is_same = self.number == number
+            if is_same and (not number & HANDED_ON or self.latest() is self):
                 return
-            if now & HANDED_ON:
-                self.refresh()
 
     # -- thaws -----------------------------------------------------------------------------------
 
@@ -656,6 +673,8 @@ class FrozenTable:
         pair, size = self._pair, self._header.chunk_bytes
         addresses = np.unique(np.asarray(addresses, np.int64))
         with self._lock:
+            if self._next is not None:  # other threads may have thawed chunks by that one
+                return self._next.thaw(addresses)
             words = self.entries(addresses)
             addresses, words = addresses[words != RAW], words[words != RAW]
             if not len(addresses):
@@ -690,7 +709,7 @@ class FrozenTable:
 
     def sync(self, snapshot: tuple[NDArray[np.int64], NDArray[np.uint64], int]) -> None:
         """Bring the log to the disk, where ``.xta`` is already, as of a snapshot."""
-        self._pair.blobs.datasync()
+        self._log.datasync()
         addresses, words, end = snapshot
         with self._lock:
             self._synced.update(zip(addresses.tolist(), words.tolist(), strict=True))
@@ -746,13 +765,10 @@ class FrozenTable:
     # -- other files -----------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Take up extents that the writer has added, or the table of a successor ``.xmd``."""
+        """Take up extents that the writer has added."""
         pair = self._pair
-        if self.number & HANDED_ON:
-            self._follow()
+        if self.number & HANDED_ON or self._metadata is not pair.metadata:
             return
-        if self._metadata is not pair.metadata:
-            return  # the successor's, already
         with self._lock, contextlib.suppress(CorruptError):  # a writer may be at work
             found = self.block_of(pair)
             if found is None:
@@ -766,70 +782,139 @@ class FrozenTable:
                 self._places = list(block.extents)
                 self._map()
 
-    def _follow(self) -> None:
-        """Take the table from the ``.xmd`` that has the name now, with more axes."""
+    # -- later metadata --------------------------------------------------------------------------
+
+    def latest(self) -> FrozenTable:
+        """Return the table that counts now: this one, or that of later metadata.
+
+        A reader finds them by their name.
+
+        Raises
+        ------
+        ReplacedError
+            Later metadata have had the table, and others have the name now, or none.
+        """
+        table = self
+        while table.number & HANDED_ON:
+            later = table._later()
+            if later is None:
+                break
+            table = later
+        return table
+
+    def _later(self) -> FrozenTable | None:
+        """Return the table of the next metadata; None if they have not taken the name yet."""
+        with self._lock:
+            if self._next is None and self._pair.mode == "r":
+                self._next = self._find_later()
+            return self._next
+
+    def _find_later(self) -> FrozenTable | None:
         pair, other = self._pair, Pair(Path(self._pair.absolute))
         try:
-            other.open_metadata()
-            header = other.header
-            if (header.uuid, header.chunk_bytes) != (self._header.uuid, self._header.chunk_bytes):
-                return  # replaced
-            found = self.block_of(other)
-            if found is None:
-                return
-            at, block = found
-            with other.metadata as fd:
-                is_mapped = self._is_mapped and pair.engine == "mmap"
-                freezes = Counter.file(fd, header.freezes_offset, is_mapped)
-            self._metadata, other.metadata = other.metadata, File()
-            self._header, self._at, self._places = header, at, list(block.extents)
-            self._mended, self.extents, self._words = {}, [], []
-            self._map()
-            self.freezes = freezes  # last: whoever compares it finds the table
+            with family("cannot read '{}'", pair.path):
+                other.open_metadata()
+                if other.metadata.is_same(self._metadata):
+                    return None
+                if self._is_mine(other.header):
+                    found = self._in_metadata(other)
+                    if found is not None:
+                        other.metadata = File()
+                        return found
         except (FileNotFoundError, NotADirectoryError):
-            return
+            pass
         finally:
             other.close()
+        raise ReplacedError(
+            errno.ENOENT,
+            f"cannot read '{pair.path}': a writer has given it other metadata, and then its files "
+            "were replaced, removed or moved; open it again",
+            str(pair.path),
+        )
 
-    def successor(self) -> FrozenTable:
-        """Return the table in the ``.xmd`` that the pair has now."""
+    def _is_mine(self, header: Header) -> bool:
+        mine = self._header.uuid, self._header.chunk_bytes
+        return header.has_blobs and (header.uuid, header.chunk_bytes) == mine
+
+    def _in_metadata(self, other: Pair) -> FrozenTable | None:
+        """Return the table in the open metadata of a pair, with its log; None if there is none."""
+        found = self.block_of(other)
+        if found is None:
+            return None
+        at, block = found
+        log = self._log
+        if block.uuid != self.uuid:
+            log = open_log(other.names, other.header.uuid, block.uuid, os.O_RDONLY)
+        return FrozenTable(self._pair, other.metadata, at, block, log, other.header)
+
+    def for_reader(self) -> FrozenTable:
+        """Return the table in the metadata that the pair of a reader has now."""
+        new = self._in_metadata(self._pair)
+        if new is None:
+            raise CorruptError(f"'{self._pair.path}.xmd' has no table of frozen chunks")
+        new._end = self._end
+        self._pair.blobs = new._log
+        return new
+
+    def successor(self, log: File | None = None) -> FrozenTable:
+        """Return the table in the ``.xmd`` that the pair has now; `log`: its new log, if any."""
         pair = self._pair
+        if self._metadata is pair.metadata:
+            return self
         found = self.block_of(pair)
         if found is None:
             raise CorruptError(f"'{pair.path}.xmd' has no table of frozen chunks")
-        new = FrozenTable(pair, pair.metadata, *found)
+        new = FrozenTable(pair, pair.metadata, *found, self._log if log is None else log)
         new.forget, new._end, new._given = self.forget, self._end, max(self._given, new._given)
+        if log is not None:
+            new._end = new._given = log.length
         with self._lock:
             new._dirty, new._unpunched = set(self._dirty), set(self._unpunched)
-            new._synced, new._synced_end = dict(self._synced), self._synced_end
-            new._settled = set(self._settled)
+            new._synced_end = self._synced_end
+            if log is None:
+                new._synced, new._settled = dict(self._synced), set(self._settled)
+            else:  # all words lead to a log that is on the disk
+                new._settled, new._synced_end = set(self._unpunched), log.length
             new.thawed, new.renewals = self.thawed, self.renewals
-            new.encoding, new.encoded = self.encoding, self.encoded
+            self._next = new
             # Other threads may have thawed chunks since the words were copied, and still do.
             addresses = np.array(sorted(self._dirty), np.int64)
-            new._store(addresses, self.entries(addresses), 0)
-            self._next = new
+            new._store(addresses, self._moved(addresses, self.entries(addresses)), 0)
         return new
 
-    def for_reader(self) -> FrozenTable:
-        """Return the table for a forked child, which has its own descriptor of ``.xmd``."""
-        found = self.block_of(self._pair)
-        if found is None:
-            raise CorruptError(f"'{self._pair.path}.xmd' has no table of frozen chunks")
-        new = FrozenTable(self._pair, self._pair.metadata, *found)
-        new._end = self._end
-        return new
+    def _moved(self, addresses: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return words for the next table, to whose log their blobs are copied if it is another."""
+        new = self._next
+        assert new is not None
+        if new.uuid == self.uuid:
+            return words
+        moved = words.copy()
+        for i in np.flatnonzero(words > FILL).tolist():
+            with new._lock:
+                at = new._end
+                blob = self._moved_blob(int(addresses[i]), int(words[i]), at, new.uuid)
+                new._give(at + len(blob))
+                new._log.write(blob, at)
+                new._end = at + len(blob)
+            moved[i] = encode_entry_of_blob(at, len(blob))
+        return moved
 
     def drop_locks(self) -> None:
         """Drop, in a forked child, the lock that a thread of the parent may hold."""
         self._lock = threading.RLock()
 
     def hand_on(self) -> None:
-        """Tell readers of this ``.xmd`` that another one has the table now."""
+        """Tell readers of this ``.xmd`` that another one has the table, once it has the name."""
         self._write_number(self.number | HANDED_ON)
 
-    def block_for(self, array: bytes, places: list[int]) -> bytes:
+    def take_back(self) -> None:
+        """Tell readers of this ``.xmd`` that it has the table after all."""
+        self._write_number(self.number & ~HANDED_ON)
+
+    def block_for(self, array: bytes, places: list[int], log: NewLog | None = None) -> bytes:
         """Return the block of another ``.xmd`` with the table at other offsets."""
+        if log is not None:
+            return encode_frozen_block(log.uuid, log.end, log.end, places, array)
         return encode_frozen_block(self.uuid, self._size, self._given, places, array)
 
     def places_behind(self, end: int) -> list[int]:
@@ -841,16 +926,100 @@ class FrozenTable:
             end = at + extent_bytes(number)
         return places
 
-    def copy_to(self, file: File, places: list[int]) -> None:
-        """Copy the words to the extents of a successor, at their offsets, without holes."""
+    def copy_to(self, file: File, places: list[int], log: NewLog | None = None) -> None:
+        """Copy the words to the extents of a successor, at their offsets, without holes.
+
+        With a new log, copy the blobs of frozen chunks to it, by address.  Their words are durable,
+        as the log goes to the disk before the metadata get their name.
+        """
         if places:
             last = len(places) - 1
             file.truncate(places[last] + extent_bytes(last))
-        for number, (at, new) in enumerate(zip(self._places, places, strict=True)):
-            stop = at + extent_bytes(number)
-            for low, high in self._metadata.written(stop):
-                for a in range(max(low, at), high, _AT_ONCE):
-                    file.write(self._metadata.read(min(high, a + _AT_ONCE) - a, a), new + a - at)
+        for addresses, words in self._written():
+            numbers, within = extents_of(addresses)
+            if log is not None:
+                words = np.repeat(self._copy_blobs(addresses, words[:, 0], log)[:, None], 2, axis=1)
+            for number in np.unique(numbers).tolist():
+                here = numbers == number
+                at = places[number] + ENTRY_BYTES * int(within[here][0])
+                file.write(words[here].astype("<u8").tobytes(), at)
+
+    def _copy_blobs(
+        self, addresses: NDArray[np.int64], words: NDArray[np.uint64], log: NewLog
+    ) -> NDArray[np.uint64]:
+        """Append the blobs of chunks to a new log; return the words that lead to them there."""
+        moved = words.copy()
+        for i in np.flatnonzero(words > FILL).tolist():
+            address, word = int(addresses[i]), int(words[i])
+            moved[i] = log.append(self._moved_blob(address, word, log.end, log.uuid))
+        return moved
+
+    def _moved_blob(self, address: int, word: int, offset: int, uuid: bytes) -> bytes:
+        """Return the blob of a chunk as it stands at an offset of another log."""
+        try:
+            return move_blob(self._blob(word), address, self.uuid, offset, uuid)
+        except ChecksumError as error:
+            name = f"{self._pair.path}.xtz"
+            told = ChecksumError(
+                f"cannot copy '{name}': {error}; overwrite the whole chunk, or restore the file "
+                "from a copy"
+            )
+            told.filename, told.chunk = name, address
+            raise told from None
+
+    def used_bytes(self) -> int:
+        """Return the bytes of the log that its head and the blobs of frozen chunks take."""
+        found = FILE_HEAD_BYTES
+        for _, words in self._written():
+            found += int(places_of_words(words[:, 0])[1].sum())
+        return found
+
+
+class NewLog:
+    """A log in the making, which begins with its head.
+
+    Parameters
+    ----------
+    file : File
+        Empty.
+    uuid, array : bytes
+        Of the log, and of the array.
+    tell : callable
+        Called with numbers of bytes that were written.
+
+    Attributes
+    ----------
+    file : File
+    uuid : bytes
+    end : int
+        Bytes of the log, including those not written yet.
+    """
+
+    def __init__(
+        self, file: File, uuid: bytes, array: bytes, tell: Callable[[int], object]
+    ) -> None:
+        self.file, self.uuid, self._tell = file, uuid, tell
+        self._pieces = [new_log(uuid, array)]
+        self._at, self.end = 0, FILE_HEAD_BYTES
+
+    def append(self, blob: bytes) -> int:
+        """Append a blob; return the word that leads to it."""
+        word = encode_entry_of_blob(self.end, len(blob))
+        self._pieces.append(blob)
+        self.end += len(blob)
+        if self.end - self._at >= _AT_ONCE:
+            self._write()
+        return word
+
+    def _write(self) -> None:
+        self.file.write(b"".join(self._pieces), self._at)
+        self._tell(self.end - self._at)
+        self._pieces, self._at = [], self.end
+
+    def finish(self) -> None:
+        """Bring all to the disk."""
+        self._write()
+        self.file.datasync()
 
 
 def _in_bytes(addresses: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]]:
