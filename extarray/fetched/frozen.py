@@ -30,9 +30,16 @@ from extarray.common.errors import (
 )
 from extarray.common.limits import limits
 from extarray.fetched.chunks import Arrived, Version
-from extarray.fetched.origins import Changing, start_blobs
+from extarray.fetched.origins import Changing, read_stored, start_blobs
 from extarray.fetched.paths import NOT_THERE
-from extarray.format.blobs import FILE_HEAD_BYTES, FILL, blob_bytes, check_blob, decode_blob
+from extarray.format.blobs import (
+    FILE_HEAD_BYTES,
+    FILL,
+    BlobPlaces,
+    blob_bytes,
+    check_blob,
+    decode_blob,
+)
 from extarray.format.frozen import RAW, check_log_head, places_of_words
 from extarray.format.suffixes import BLOBS
 from extarray.remote.objects import RemoteObject
@@ -48,7 +55,7 @@ if TYPE_CHECKING:
     from extarray.fetched.chunks import Handle
     from extarray.fetched.metadata import Words
     from extarray.fetched.pairs import RemotePair
-    from extarray.format.blobs import BlobsBlock
+    from extarray.format.blobs import BlobsBlock, Stored
     from extarray.remote.objects import Counts, Reading
 
 __all__ = ["Log", "Mixed"]
@@ -210,17 +217,34 @@ class Mixed(Changing):
             ]
         )
 
-    def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return where chunks lie in ``.xta``; None if any is in a blob, or will be.
-
-        -1 stands for a chunk of the fill value.
-        """
+    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
+        """Return where chunks lie, and how they are encoded; see `Fixed.stored`."""
         self._confirm()
-        _, live = self.look(addresses)
-        stays = self._pair.header.encoding.get("freeze", "never") == "never"
-        if (live > FILL).any() or not (stays or (live == FILL).all()):
-            return None
-        return np.where(live == FILL, -1, addresses * self._size)
+        words, live = self.look(addresses)
+        found = super().stored(addresses)
+        for i in np.flatnonzero(live == FILL).tolist():
+            found[i] = None
+        places = BlobPlaces(*places_of_words(live))
+        here = np.flatnonzero(live > FILL)
+        if len(here):
+            ends = (places.offsets + places.sizes)[here]
+            if not self._log.knows(words.block.uuid, int(ends.max())):
+                self._log.look(words.block.uuid)
+            some = addresses[here].tolist()
+            coded = BlobPlaces(places.offsets[here], places.sizes[here])
+            header = self._pair.header
+            try:
+                blobs = read_stored(self._log.object, words.block, some, coded, header)
+            except ChecksumError as error:
+                raise self.told(error) from None
+            for i, blob in zip(here.tolist(), blobs, strict=True):
+                found[i] = blob
+        return found
+
+    @property
+    def may_freeze(self) -> bool:
+        """True if raw chunks are frozen without being asked."""
+        return bool(self._pair.header.encoding.get("freeze", "never") != "never")
 
     def n_threads(self, n_chunks: int) -> int:
         """Return how many threads are worth it to decode so many chunks."""
