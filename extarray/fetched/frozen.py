@@ -20,6 +20,7 @@ from extarray.common.config import config
 from extarray.common.errors import (
     ChecksumError,
     CorruptError,
+    ExtArrayError,
     MissingError,
     NotVisibleError,
     PartnerError,
@@ -120,7 +121,7 @@ class _Missed(NamedTuple):
     """A chunk whose blob has not come: its number, and the damage; None if it is not there."""
 
     number: int
-    problem: ChecksumError | None
+    problem: ExtArrayError | None
 
 
 class Mixed(Changing):
@@ -255,7 +256,7 @@ class Mixed(Changing):
     def fetch(self, addresses: NDArray[Any]) -> Iterator[Arrived]:
         """Yield all chunks, as they come."""
         left, at_once = np.arange(len(addresses)), len(addresses)
-        end, n_same = time.monotonic() + limits.visibility_patience, 0
+        end, n_same = float("inf"), 0
         while len(left):
             words, live = self.look(addresses[left])
             missed: list[_Missed] = []
@@ -277,6 +278,7 @@ class Mixed(Changing):
                     at_once = max(1, len(raw) // 2)
             left = np.setdiff1d(left, came)
             if missed:
+                end = min(end, time.monotonic() + limits.visibility_patience)
                 n_same = self._wait(words, n_same, end, addresses, missed)
 
     def start(self, addresses: NDArray[Any]) -> Handle:
@@ -313,12 +315,16 @@ class Mixed(Changing):
             error.chunk = address
             missed.append(_Missed(int(numbers[i]), error))
         log, uuid = self._log, words.block.uuid
+        problem: ExtArrayError | None = None
         if waits and possible.any() and not log.knows(uuid, int(ends[possible].max())):
-            log.look(uuid)
+            try:
+                log.look(uuid)
+            except (MissingError, PartnerError) as error:  # a writer may have replaced it
+                problem = error
         for i in np.flatnonzero(possible).tolist():
             if not log.knows(uuid, int(ends[i])):
                 possible[i] = False
-                missed.append(_Missed(int(numbers[i]), None))
+                missed.append(_Missed(int(numbers[i]), problem))
         here = np.flatnonzero(possible)
         reading = None
         if len(here):
@@ -359,6 +365,7 @@ class Mixed(Changing):
             return n_same
         offsets, sizes = places_of_words(live)
         is_lost = (live != durable) & (offsets + sizes > now.block.size)
+        is_lost &= [m.problem is None or isinstance(m.problem, ChecksumError) for m in missed]
         if not is_lost.all():
             raise self._problem(
                 addresses, [m for m, ok in zip(missed, is_lost, strict=True) if not ok]
@@ -377,8 +384,10 @@ class Mixed(Changing):
     def _problem(self, addresses: NDArray[Any], missed: list[_Missed]) -> Exception:
         """Return the error for chunks whose blobs do not come."""
         for _, problem in missed:
-            if problem is not None:
+            if isinstance(problem, ChecksumError):
                 return self.told(problem)
+            if problem is not None:
+                return problem
         name = f"{self._pair.path}{BLOBS}"
         return NotVisibleError(
             errno.ESTALE,
