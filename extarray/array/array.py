@@ -1864,17 +1864,16 @@ class ExtArray(ArrayCore, NumpyMixin):
         dict
             Version 1 of the references, ready for JSON: ``{"version": 1, "refs": {...}}``.  Each
             chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, of ``.xtz``
-            for frozen chunks, or of the packed file, or the URL, without user and password.  Chunks
-            of the fill value that a packed file leaves out have no reference, or their bytes in its
-            place, as have compressed chunks of one other value.
+            for frozen chunks, or of the packed file, or the URL, without user and password.
+            Chunks of the fill value that a packed file leaves out have no reference, or their bytes
+            in its place, as have compressed chunks of one other value.
 
         Raises
         ------
         ArgumentError
             A ValueError: an array in memory; one opened at a URL with a query, which may be a
             signature, or in a store without a URL, unless `url` is given; compressed chunks that
-            Zarr does not decode, or that are elsewhere; chunks that are yet to be compressed; and
-            as `as_zarr_store`.
+            Zarr does not decode; chunks that are yet to be compressed; and as `as_zarr_store`.
         DTypeError, MissingExtraError, ClosedError
 
         Notes

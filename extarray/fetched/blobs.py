@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from extarray.common.config import config
 from extarray.common.errors import ChecksumError, CorruptError, ResultError
 from extarray.fetched.chunks import Arrived
-from extarray.fetched.origins import Fixed, start_blobs
-from extarray.format.blobs import decode_blob, decode_blobs_block, raw_places
+from extarray.fetched.origins import Fixed, read_stored, start_blobs
+from extarray.format.blobs import decode_blob, decode_blobs_block
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.constants import SECTOR
 from extarray.storage.blobs import ChunkTable, decoding_threads, name_elements
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from extarray.fetched.chunks import Handle
     from extarray.fetched.pairs import RemotePair
+    from extarray.format.blobs import Stored
     from extarray.remote.objects import Reading, RemoteObject
     from extarray.storage.states import WholeState
 
@@ -82,10 +83,12 @@ class InBlobs(Fixed):
             )
         return places.offsets.tolist(), places.sizes.tolist()
 
-    def raw_offsets(self, addresses: NDArray[Any]) -> NDArray[Any] | None:
-        """Return where chunks lie in the object; see `Fixed.raw_offsets`."""
+    def stored(self, addresses: NDArray[Any]) -> list[Stored | None]:
+        """Return where chunks lie in the object, and how they are encoded; see `Fixed.stored`."""
         try:
-            return raw_places(self._table.places(addresses), self._block, self._base)
+            places = self._table.places(addresses)
+            header, known = self._pair.header, addresses.tolist()
+            return read_stored(self.object, self._block, known, places, header, self._base)
         except ChecksumError as error:
             raise self._told(error) from None
 

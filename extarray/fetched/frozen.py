@@ -20,6 +20,7 @@ from extarray.common.config import config
 from extarray.common.errors import (
     ChecksumError,
     CorruptError,
+    ExtArrayError,
     MissingError,
     NotVisibleError,
     PartnerError,
@@ -30,9 +31,16 @@ from extarray.common.errors import (
 )
 from extarray.common.limits import limits
 from extarray.fetched.chunks import Arrived, Version
-from extarray.fetched.origins import Changing, start_blobs
+from extarray.fetched.origins import Changing, read_stored, start_blobs
 from extarray.fetched.paths import NOT_THERE
-from extarray.format.blobs import FILE_HEAD_BYTES, FILL, blob_bytes, check_blob, decode_blob
+from extarray.format.blobs import (
+    FILE_HEAD_BYTES,
+    FILL,
+    BlobPlaces,
+    blob_bytes,
+    check_blob,
+    decode_blob,
+)
 from extarray.format.frozen import RAW, check_log_head, places_of_words
 from extarray.format.suffixes import BLOBS
 from extarray.remote.objects import RemoteObject
@@ -48,7 +56,7 @@ if TYPE_CHECKING:
     from extarray.fetched.chunks import Handle
     from extarray.fetched.metadata import Words
     from extarray.fetched.pairs import RemotePair
-    from extarray.format.blobs import BlobsBlock
+    from extarray.format.blobs import BlobsBlock, Stored
     from extarray.remote.objects import Counts, Reading
 
 __all__ = ["Log", "Mixed"]
@@ -113,7 +121,7 @@ class _Missed(NamedTuple):
     """A chunk whose blob has not come: its number, and the damage; None if it is not there."""
 
     number: int
-    problem: ChecksumError | None
+    problem: ExtArrayError | None
 
 
 class Mixed(Changing):
@@ -210,17 +218,34 @@ class Mixed(Changing):
             ]
         )
 
-    def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return where chunks lie in ``.xta``; None if any is in a blob, or will be.
-
-        -1 stands for a chunk of the fill value.
-        """
+    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
+        """Return where chunks lie, and how they are encoded; see `Fixed.stored`."""
         self._confirm()
-        _, live = self.look(addresses)
-        stays = self._pair.header.encoding.get("freeze", "never") == "never"
-        if (live > FILL).any() or not (stays or (live == FILL).all()):
-            return None
-        return np.where(live == FILL, -1, addresses * self._size)
+        words, live = self.look(addresses)
+        found = super().stored(addresses)
+        for i in np.flatnonzero(live == FILL).tolist():
+            found[i] = None
+        places = BlobPlaces(*places_of_words(live))
+        here = np.flatnonzero(live > FILL)
+        if len(here):
+            ends = (places.offsets + places.sizes)[here]
+            if not self._log.knows(words.block.uuid, int(ends.max())):
+                self._log.look(words.block.uuid)
+            some = addresses[here].tolist()
+            coded = BlobPlaces(places.offsets[here], places.sizes[here])
+            header = self._pair.header
+            try:
+                blobs = read_stored(self._log.object, words.block, some, coded, header)
+            except ChecksumError as error:
+                raise self.told(error) from None
+            for i, blob in zip(here.tolist(), blobs, strict=True):
+                found[i] = blob
+        return found
+
+    @property
+    def may_freeze(self) -> bool:
+        """True if raw chunks are frozen without being asked."""
+        return bool(self._pair.header.encoding.get("freeze", "never") != "never")
 
     def n_threads(self, n_chunks: int) -> int:
         """Return how many threads are worth it to decode so many chunks."""
@@ -231,7 +256,7 @@ class Mixed(Changing):
     def fetch(self, addresses: NDArray[Any]) -> Iterator[Arrived]:
         """Yield all chunks, as they come."""
         left, at_once = np.arange(len(addresses)), len(addresses)
-        end, n_same = time.monotonic() + limits.visibility_patience, 0
+        end, n_same = float("inf"), 0
         while len(left):
             words, live = self.look(addresses[left])
             missed: list[_Missed] = []
@@ -253,6 +278,7 @@ class Mixed(Changing):
                     at_once = max(1, len(raw) // 2)
             left = np.setdiff1d(left, came)
             if missed:
+                end = min(end, time.monotonic() + limits.visibility_patience)
                 n_same = self._wait(words, n_same, end, addresses, missed)
 
     def start(self, addresses: NDArray[Any]) -> Handle:
@@ -289,12 +315,16 @@ class Mixed(Changing):
             error.chunk = address
             missed.append(_Missed(int(numbers[i]), error))
         log, uuid = self._log, words.block.uuid
+        problem: ExtArrayError | None = None
         if waits and possible.any() and not log.knows(uuid, int(ends[possible].max())):
-            log.look(uuid)
+            try:
+                log.look(uuid)
+            except (MissingError, PartnerError) as error:  # a writer may have replaced it
+                problem = error
         for i in np.flatnonzero(possible).tolist():
             if not log.knows(uuid, int(ends[i])):
                 possible[i] = False
-                missed.append(_Missed(int(numbers[i]), None))
+                missed.append(_Missed(int(numbers[i]), problem))
         here = np.flatnonzero(possible)
         reading = None
         if len(here):
@@ -335,6 +365,7 @@ class Mixed(Changing):
             return n_same
         offsets, sizes = places_of_words(live)
         is_lost = (live != durable) & (offsets + sizes > now.block.size)
+        is_lost &= [m.problem is None or isinstance(m.problem, ChecksumError) for m in missed]
         if not is_lost.all():
             raise self._problem(
                 addresses, [m for m, ok in zip(missed, is_lost, strict=True) if not ok]
@@ -353,8 +384,10 @@ class Mixed(Changing):
     def _problem(self, addresses: NDArray[Any], missed: list[_Missed]) -> Exception:
         """Return the error for chunks whose blobs do not come."""
         for _, problem in missed:
-            if problem is not None:
+            if isinstance(problem, ChecksumError):
                 return self.told(problem)
+            if problem is not None:
+                return problem
         name = f"{self._pair.path}{BLOBS}"
         return NotVisibleError(
             errno.ESTALE,

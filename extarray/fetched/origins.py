@@ -12,9 +12,12 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
+from extarray.codecs.codec import CodecId
 from extarray.common.config import config
 from extarray.common.errors import ReplacedError, ResultError
 from extarray.fetched.chunks import Arrived, Version
+from extarray.format.blobs import BLOB_HEAD_BYTES, Stored, decode_stored, read_of_blob
+from extarray.format.suffixes import BLOBS, DATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,9 +26,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray.fetched.chunks import Handle
+    from extarray.format.blobs import BlobPlaces, BlobsBlock
+    from extarray.format.header import Header
     from extarray.remote.objects import Reading, RemoteObject
 
-__all__ = ["Changing", "Fixed", "start_blobs"]
+__all__ = ["Changing", "Fixed", "read_stored", "start_blobs"]
 
 # Times of changes, of which many servers make tags, count seconds; clocks differ a little.
 _SECONDS_OF_TAGS = 2.5
@@ -44,6 +49,36 @@ def start_blobs(found: RemoteObject, offsets: list[int], sizes: list[int], n_axe
     return found.start(offsets, sizes, waste=_MANY if is_spread else _FEW)
 
 
+def read_stored(
+    found: RemoteObject,
+    block: BlobsBlock,
+    addresses: list[int],
+    places: BlobPlaces,
+    header: Header,
+    base: int = 0,
+) -> list[Stored | None]:
+    """Return where chunks lie in blobs, and how they are encoded; None for those without a blob.
+
+    ``.xtz`` begins at `base` of the object.
+    """
+    size, itemsize = header.chunk_bytes, header.dtype.itemsize
+    offsets, sizes = places.offsets.tolist(), places.sizes.tolist()
+    wanted = [read_of_blob(room, itemsize) for room in sizes]
+    if block.codec == CodecId.RAW:
+        return [
+            Stored(BLOBS, base + offset + BLOB_HEAD_BYTES, size) if room else None
+            for offset, room in zip(offsets, sizes, strict=True)
+        ]
+    # Some megabytes take less time than a request for each blob.
+    waste = max(_MANY, _LARGE / max(1, sum(wanted)))
+    heads = found.read_ranges([base + offset for offset in offsets], wanted, waste=waste)
+    stored: list[Stored | None] = []
+    for address, head, offset, room in zip(addresses, heads, offsets, sizes, strict=True):
+        one = decode_stored(head, address, block, offset, room) if room else None
+        stored.append(one and one._replace(offset=base + one.offset))
+    return stored
+
+
 class Fixed:
     """The chunks in an object that never changes.
 
@@ -59,6 +94,11 @@ class Fixed:
         self.object, self._base, self._size = found, base, chunk_bytes
 
     @property
+    def may_freeze(self) -> bool:
+        """True if raw chunks are frozen without being asked."""
+        return False
+
+    @property
     def version(self) -> Version | None:
         """The only version."""
         return Version(0, True)
@@ -71,13 +111,15 @@ class Fixed:
             )
         return (self._base + addresses * self._size).tolist(), [self._size] * len(addresses)
 
-    def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return where chunks lie in the object, byte for byte; None if a codec encodes them.
+    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
+        """Return where chunks lie in the object, and how they are encoded.
 
-        -1 stands for a chunk of the fill value.
+        None stands for those of the fill value.
         """
-        offsets: NDArray[np.int64] = self._base + addresses * self._size
-        return offsets
+        return [
+            Stored(DATA, self._base + address * self._size, self._size)
+            for address in addresses.tolist()
+        ]
 
     def fetch(self, addresses: NDArray[Any]) -> Iterator[Arrived]:
         """Yield all chunks, as they come."""

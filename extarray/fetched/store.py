@@ -52,7 +52,6 @@ from extarray.fetched.paths import NOT_THERE
 from extarray.fetched.shadow import shadow_of
 from extarray.format.constants import LIMIT, SEAL_BYTES, SPARED_SLOTS
 from extarray.format.header import encode_seal
-from extarray.format.suffixes import DATA
 from extarray.remote.objects import Counts, RemoteObject
 from extarray.storage.filesystem import choose_engine, family
 from extarray.storage.following import Follower, Update
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from extarray.fetched.metadata import Words
     from extarray.fetched.paths import RemotePath
     from extarray.fetched.shadow import Shadow
+    from extarray.format.blobs import Stored
     from extarray.format.groups import Pending
     from extarray.format.superblock import Superblock
     from extarray.storage.pair import Pair
@@ -572,17 +572,21 @@ class RemoteStore(PairReader):
                 break
         return wrong, untold
 
-    def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return where chunks lie in the object at `data_url`; see `Fixed.raw_offsets`."""
-        return self.origin.raw_offsets(addresses)
+    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
+        """Return where chunks lie, and how they are encoded; None for those of the fill value."""
+        return self.origin.stored(addresses)
 
     @property
-    def data_url(self) -> str | None:
-        """The URL of the object that has the chunks; None if there is none that leads to it alone.
+    def may_freeze(self) -> bool:
+        """True if chunks that lie in ``.xta`` are frozen without being asked."""
+        return self.origin.may_freeze
+
+    def url_of(self, suffix: str) -> str | None:
+        """Return the URL of a file, or of the packed file; None if no URL leads to it alone.
 
         It has no user, password and query.
         """
-        place = self.origin.object.location if self.is_packed else self.now.path.object(DATA)
+        place = self.origin.object.location if self.is_packed else self.now.path.object(suffix)
         return place.url if place.is_public else None
 
     def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:

@@ -18,6 +18,7 @@ from extarray.common.errors import ChecksumError, CorruptError, LimitError, Vers
 from extarray.format._crc import crc32c
 from extarray.format.blocks import MOST_SUMS_EXTENTS, sums_capacity
 from extarray.format.constants import CHECKSUM, SECTOR
+from extarray.format.suffixes import BLOBS
 
 if TYPE_CHECKING:
     from collections.abc import Buffer
@@ -33,6 +34,7 @@ __all__ = [
     "BlobHead",
     "BlobPlaces",
     "BlobsBlock",
+    "Stored",
     "blob_bytes",
     "check_blob",
     "check_blob_size",
@@ -41,13 +43,14 @@ __all__ = [
     "decode_blob_head",
     "decode_blobs_block",
     "decode_entries",
+    "decode_stored",
     "encode_blob_head",
     "encode_blobs_block",
     "encode_entry_of_blob",
     "encode_file_head",
     "entry_places",
     "extents_for",
-    "raw_places",
+    "read_of_blob",
     "table_bytes",
 ]
 
@@ -247,17 +250,6 @@ def decode_entries(
     return BlobPlaces(offsets, sizes)
 
 
-def raw_places(places: BlobPlaces, block: BlobsBlock, base: int) -> NDArray[np.int64] | None:
-    """Return where chunks lie, byte for byte; None if a codec may have encoded them.
-
-    Offsets count from `base` before the first byte of ``.xtz``; -1 stands for a chunk of the fill
-    value.
-    """
-    if block.codec != CodecId.RAW:
-        return None
-    return np.where(places.sizes > 0, base + places.offsets + BLOB_HEAD_BYTES, -1)
-
-
 # -- ``.xtz`` and its blobs ------------------------------------------------------------------------
 
 
@@ -313,6 +305,47 @@ def _damaged(address: int, what: str) -> ChecksumError:
     error = ChecksumError(f"the blob of chunk {address} is damaged: {what}")
     error.chunk = address
     return error
+
+
+class Stored(NamedTuple):
+    """The place of a chunk in a file, and how it is encoded there.
+
+    Attributes
+    ----------
+    suffix : str
+        Of the file.
+    offset, size : int
+        The bytes of the chunk, or the frames of all its parts.
+    codec, filter, blocks : int
+    element : bytes
+        The element of a constant chunk.
+    """
+
+    suffix: str
+    offset: int
+    size: int
+    codec: int = CodecId.RAW
+    filter: int = 0
+    blocks: int = 0
+    element: bytes = b""
+
+
+def read_of_blob(size: int, itemsize: int) -> int:
+    """Return how many bytes of a blob `decode_stored` needs."""
+    return min(size, BLOB_HEAD_BYTES + itemsize)
+
+
+def decode_stored(data: Buffer, address: int, block: BlobsBlock, offset: int, size: int) -> Stored:
+    """Return what the first bytes of a blob at an offset of ``.xtz`` tell.
+
+    Raise ChecksumError if this is not the blob of the chunk.
+    """
+    head = decode_blob_head(data, address, block, size)
+    start, rest = offset + BLOB_HEAD_BYTES, bytes(data)[BLOB_HEAD_BYTES:]
+    ends = 4 * head.blocks  # behind them, the frames of the parts follow each other
+    element = rest if head.codec == CodecId.CONSTANT else b""
+    how = head.codec, head.filter, head.blocks, element
+    return Stored(BLOBS, start + ends, head.payload_bytes - ends, *how)
 
 
 def check_blob(blob: memoryview, address: int, block: BlobsBlock, verify: bool = True) -> BlobHead:

@@ -20,8 +20,7 @@ from extarray.codecs.codec import Codec, CodecId, FilterId
 from extarray.codecs.libraries import compress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
-from extarray.format.blobs import BLOB_HEAD_BYTES, FILL, decode_blob_head
-from extarray.format.frozen import RAW
+from extarray.format.blobs import Stored
 from extarray.format.suffixes import BLOBS, DATA, blobs_name, file_names, without_suffix
 from extarray.grid.chunking import place_of
 from extarray.interop.described import Described, group_metadata, nodes_of
@@ -30,18 +29,11 @@ from extarray.storage.names import Packed
 from extarray.streaming.blocks import comes_late
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from extarray.format.blobs import BlobHead
-    from extarray.storage.filesystem import File
-
 __all__ = ["references"]
-
-# Codec and filter of a chunk, and whether it is divided into parts.
-_Coded = tuple[int, int, bool]
-_AS_THEY_ARE: _Coded = (CodecId.RAW, FilterId.NONE, False)
 
 
 def references(
@@ -194,19 +186,21 @@ class _Chunks:
         if not isinstance(array.path, Path):
             self._find_elsewhere(addresses, url, inner)
             return
-        path, size = array.path.absolute(), self._size
-        base = 0
+        path = array.path.absolute()
         metadata, data = file_names(path)
-        file = data if url is None else _url_of_data(url, inner, DATA)
+        names = {DATA: data, BLOBS: blobs_name(metadata)}
+        if url is not None:
+            names = {suffix: _url_of_file(url, inner, suffix) for suffix in names}
         table = store_of(array).now.frozen
         if table is not None:
-            log = blobs_name(metadata) if url is None else _url_of_data(url, inner, BLOBS)
-            self._find_frozen(addresses, table, file, log)
+            self._take(table.stored(addresses), names, table.policy != "never")
             return
+        base = 0
         with Packed.find(path) as packed:
             name = None if packed is None else packed.inner(path) or packed.alone
             if packed is not None and name in packed.blobs:
-                self._find_in_blobs(path, addresses, packed.blobs[name].start, url or packed.name)
+                names = dict.fromkeys(names, url or packed.name)
+                self._take(_in_blobs(path, addresses), names, False, packed.blobs[name].start)
                 return
             if comes_late(array):
                 raise ArgumentError(
@@ -214,96 +208,59 @@ class _Chunks:
                     "can refer to them; write a complete file with a.copy(path)"
                 )
             if packed is not None and name in packed.arrays:
-                file, base = url or packed.name, packed.arrays[name][1].start
-        self._places = [(file, base + int(place_of(q, size)), size) for q in addresses.tolist()]
-
-    def _find_frozen(self, addresses: NDArray[np.int64], table: Any, data: str, log: str) -> None:
-        """Find chunks, raw or frozen, in the files of a pair, and the codec of all."""
-        codings: set[_Coded] = set()
-        stays = table.policy == "never"
-        blobs = store_of(self._node.array).now.blobs
-        words = table.entries(addresses).tolist()
-        for address, word in zip(addresses.tolist(), words, strict=True):
-            if word == RAW:
-                if not stays:
-                    raise ArgumentError(
-                        f"some chunks of '{self._node.array.path}' are not compressed yet, and "
-                        "references to them would lead to holes once they are; freeze all chunks "
-                        "with a.freeze(), or close the array"
-                    )
-                self._places.append((data, int(place_of(address, self._size)), self._size))
-                codings.add(_AS_THEY_ARE)
-            elif word == FILL:
-                self._places.append(None)
-            else:
-                offset, head = table.payload_of_blob(address, word)
-                self._places.append(self._place_of_blob(blobs, log, 0, offset, head, codings))
-        self.coding = self._coding(codings, "freeze all chunks alike with a.freeze()")
-
-    def _place_of_blob(
-        self, blobs: File, name: str, base: int, offset: int, head: BlobHead, codings: set[_Coded]
-    ) -> _Place:
-        """Return the place of the payload of a blob, and note how it is encoded.
-
-        `blobs` has it at `offset`, and begins at `base` of the file `name`.
-        """
-        if head.codec == CodecId.CONSTANT:
-            return blobs.read(self._node.array.itemsize, offset)
-        ends = 4 * head.blocks  # frames of the parts follow; together they are one stream
-        codings.add((head.codec, head.filter, head.blocks > 1))
-        return name, base + offset + ends, head.payload_bytes - ends
+                names = dict.fromkeys(names, url or packed.name)
+                base = packed.arrays[name][1].start
+        size = self._size
+        raw = [Stored(DATA, int(place_of(q, size)), size) for q in addresses.tolist()]
+        self._take(raw, names, False, base)
 
     def _find_elsewhere(self, addresses: NDArray[np.int64], url: str | None, inner: str) -> None:
-        """Find chunks in the object that has them, on a server or in a bucket."""
+        """Find chunks in the objects that have them, on a server or in a bucket."""
         array = self._node.array
         store = store_of(array)
-        file = store.data_url
+        names = {suffix: store.url_of(suffix) for suffix in (DATA, BLOBS)}
         if url is not None:
-            file = url if store.is_packed else _url_of_data(url, inner, DATA)
-        if file is None:
+            is_one = store.is_packed
+            names = {s: url if is_one else _url_of_file(url, inner, s) for s in names}
+        if None in names.values():
             raise ArgumentError(
                 f"'{array.path}' was opened at a URL with a query, which may be secret, or in a "
                 "store that has no URL; name the address for others with to_kerchunk(url=...)"
             )
         order = np.argsort(addresses)
-        raw = store.raw_offsets(addresses[order])
-        if raw is None:  # each has a head that tells its codec and length
-            raise ArgumentError(
-                f"chunks of '{array.path}' are compressed; make references where its file is, with "
-                "to_kerchunk(url=...)"
-            )
-        starts = np.empty_like(raw)
-        starts[order] = raw
-        size = self._size
-        self._places = [None if start < 0 else (file, start, size) for start in starts.tolist()]
+        sorted_places = store.stored(addresses[order])
+        back = np.argsort(order).tolist()
+        self._take([sorted_places[n] for n in back], names, store.may_freeze)
 
-    def _find_in_blobs(
-        self, path: Path, addresses: NDArray[np.int64], base: int, name: str
+    def _take(
+        self,
+        stored: Sequence[Stored | None],
+        names: dict[str, str],
+        may_freeze: bool,
+        base: int = 0,
     ) -> None:
-        """Find chunks in blobs of a packed file, at an offset of it, and the codec of all."""
-        store, _ = FileStore.open(path, "r", 0, "pread", "flush", "write")
-        codings: set[_Coded] = set()
-        with contextlib.closing(store):
-            blobs = store.blobs
-            order = np.argsort(addresses)
-            places = blobs.places(addresses[order])
-            found: list[_Place] = [None] * len(addresses)
-            facts = zip(order.tolist(), places.offsets.tolist(), places.sizes.tolist(), strict=True)
-            for n, offset, room in facts:
-                if not room:
-                    continue
-                if blobs.block.codec == CodecId.RAW:
-                    found[n] = name, base + offset + BLOB_HEAD_BYTES, self._size
-                    codings.add(_AS_THEY_ARE)
-                    continue
-                data = blobs.file.read(BLOB_HEAD_BYTES, offset)
-                head = decode_blob_head(data, int(addresses[n]), blobs.block, room)
-                offset += BLOB_HEAD_BYTES
-                found[n] = self._place_of_blob(blobs.file, name, base, offset, head, codings)
-        self._places = found
+        """Refer to chunks in files, by suffix, which begin at `base`; find the codec of all.
+
+        `may_freeze`: those in ``.xta`` will be elsewhere.
+        """
+        codings: set[tuple[int, int, bool]] = set()
+        for one in stored:
+            if one is None:
+                self._places.append(None)
+            elif one.codec == CodecId.CONSTANT:
+                self._places.append(one.element[: self._node.array.itemsize])
+            else:
+                if may_freeze and one.suffix == DATA:
+                    raise ArgumentError(
+                        f"some chunks of '{self._node.array.path}' are not compressed yet, and "
+                        "references to them would lead to holes once they are; freeze all chunks "
+                        "with a.freeze(), or close the array"
+                    )
+                self._places.append((names[one.suffix], base + one.offset, one.size))
+                codings.add((one.codec, one.filter, one.blocks > 1))
         self.coding = self._coding(codings)
 
-    def _coding(self, codings: set[_Coded], remedy: str = "") -> _Coding | None:
+    def _coding(self, codings: set[tuple[int, int, bool]]) -> _Coding | None:
         """Return the codec of all chunks; raise if Zarr lacks it, or if there are several."""
         kinds = {(codec, filter_id) for codec, filter_id, _ in codings}
         if kinds <= {(CodecId.RAW, FilterId.NONE)}:
@@ -318,11 +275,15 @@ class _Chunks:
             if name is not None and filter_id in (FilterId.NONE, FilterId.SHUFFLE):
                 chosen = "shuffle" if filter_id else None
                 return _Coding(Codec(name, filter=chosen), self._node.array.itemsize)
+        is_mixed = (CodecId.RAW, FilterId.NONE) in kinds and not store_of(
+            self._node.array
+        ).now.packed_as
+        remedy = "freeze all chunks alike with a.freeze(), or " if is_mixed else ""
         raise ArgumentError(
             f"chunks of '{self._node.array.path}' are encoded in a way to which references cannot "
             "lead: Zarr has one codec for all chunks, 'zstd' or 'zlib', with the filter 'shuffle' "
             "for chunks below 512 KiB, and none that are stored raw because no codec makes them "
-            f"smaller; {remedy and remedy + ', or '}pack the array without compression"
+            f"smaller; {remedy}pack the array without compression"
         )
 
     def _inline(self, element: bytes) -> str:
@@ -355,7 +316,14 @@ class _Chunks:
         return self._inline(np.array(array.fill_value, array.dtype).tobytes())
 
 
-def _url_of_data(url: str, inner: str, suffix: str) -> str:
+def _in_blobs(path: Path, addresses: NDArray[np.int64]) -> list[Stored | None]:
+    """Return where the chunks of a packed array lie in its blobs."""
+    store, _ = FileStore.open(path, "r", 0, "pread", "flush", "write")
+    with contextlib.closing(store):
+        return store.blobs.stored(addresses)
+
+
+def _url_of_file(url: str, inner: str, suffix: str) -> str:
     """Return the URL of a file of a pair from that of the pair, or of a folder and a path in it."""
     parts = urlsplit(url)
     if inner:

@@ -38,15 +38,16 @@ from extarray.common.limits import limits
 from extarray.common.system import boot_id, open_memory
 from extarray.common.threads import run_together
 from extarray.format.blobs import (
-    BLOB_HEAD_BYTES,
     FILE_HEAD_BYTES,
     FILL,
     UNIT,
+    Stored,
     decode_blob,
-    decode_blob_head,
+    decode_stored,
     encode_entry_of_blob,
     encode_file_head,
     extents_for,
+    read_of_blob,
 )
 from extarray.format.blocks import MOST_SUMS_EXTENTS, BlockKind, Place, sums_capacity
 from extarray.format.constants import SECTOR
@@ -64,6 +65,7 @@ from extarray.format.frozen import (
     move_blob,
     places_of_words,
 )
+from extarray.format.suffixes import DATA
 from extarray.grid.chunking import elements_of_chunk, place_of
 from extarray.storage.filesystem import File, family
 from extarray.storage.names import open_log
@@ -76,7 +78,7 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray.codecs.payloads import Encoded
-    from extarray.format.blobs import BlobHead, BlobsBlock
+    from extarray.format.blobs import BlobsBlock
     from extarray.format.header import Header
     from extarray.storage.commits import Committer
     from extarray.storage.store import Present, Room
@@ -243,16 +245,24 @@ class FrozenTable:
         """Return the offset of the blob of a frozen chunk in ``.xtz``."""
         return int(places_of_words(self.entries(np.array([address])))[0][0])
 
-    def payload_of_blob(self, address: int, word: int) -> tuple[int, BlobHead]:
-        """Return the offset of the payload in ``.xtz`` that a live word leads to, and its facts.
-
-        Raise ChecksumError if another blob is there.
-        """
-        offsets, sizes = places_of_words(np.array([word], np.uint64))
-        offset = int(offsets[0])
-        data = self._pair.blobs.read(BLOB_HEAD_BYTES, offset)
-        head = decode_blob_head(data, address, self._block, int(sizes[0]))
-        return offset + BLOB_HEAD_BYTES, head
+    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
+        """Return where chunks lie, and how they are encoded; None for those of the fill value."""
+        found: list[Stored | None] = []
+        words = self.entries(addresses)
+        places = zip(
+            *map(np.ndarray.tolist, (addresses, words, *places_of_words(words))), strict=True
+        )
+        for address, word, offset, size in places:
+            if word == RAW:
+                n_bytes = self._header.chunk_bytes
+                found.append(Stored(DATA, place_of(address, n_bytes), n_bytes))
+            elif word == FILL:
+                found.append(None)
+            else:
+                wanted = read_of_blob(size, self._header.dtype.itemsize)
+                data = self._pair.blobs.read(wanted, offset)
+                found.append(decode_stored(data, address, self._block, offset, size))
+        return found
 
     def _look_through(self, is_whole: bool, length: int) -> None:
         """Find words newer than the last flush; mend lost ones, unless all writes are there."""

@@ -244,6 +244,19 @@ def test_files_that_are_missing_or_foreign_are_told(web, tmp_path):
         xa.open(web.url("a"))
 
 
+def test_a_log_that_another_file_has_replaced_is_told(web, tmp_path):
+    for name in ("a", "b"):
+        with make(tmp_path / name) as a:
+            a.freeze()
+    with xa.open(web.url("a")) as a:
+        shutil.copy(tmp_path / "b.xtz", tmp_path / "a.xtz")
+        with pytest.raises(ChecksumError, match="blob of chunk"):
+            a[...]
+        os.unlink(tmp_path / "a.xtz")
+        with pytest.raises(NotVisibleError, match="has no blob"):
+            a[...]
+
+
 def test_metadata_from_a_packed_file_are_refused(web, tmp_path):
     with make(tmp_path / "a") as a:
         xa.pack(a, tmp_path / "a.xap", compression="zlib")

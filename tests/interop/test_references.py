@@ -363,12 +363,52 @@ def test_groups_with_frozen_chunks(server, tmp_path):
 
 
 @needs_obstore
-def test_frozen_chunks_elsewhere(tmp_path):
-    with grown(tmp_path / "a", "zlib") as a, served(tmp_path) as web:
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_frozen_chunks_elsewhere(tmp_path, zarr_format):
+    with grown(tmp_path / "a", "zstd") as a, served(tmp_path) as web, xa.open(web.url("a")) as b:
+        with pytest.raises(xa.ArgumentError, match=r"with a.freeze\(\)"):
+            b.to_kerchunk()
         a.thaw()
-        with xa.open(web.url("a")) as b:
-            refs = b.to_kerchunk()
-            np.testing.assert_array_equal(by_zarr(refs), GROWN)
-            a.freeze()
-            with pytest.raises(xa.ArgumentError, match="where its file is"):
+        refs = b.to_kerchunk(zarr_format=zarr_format)
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), GROWN)
+        a.freeze()
+        a.flush()
+        refs = b.to_kerchunk(zarr_format=zarr_format)
+        assert refs["refs"]["2.2" if zarr_format == 2 else "c/2/2"][0] == web.url("a.xtz")
+        web.forget()
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), GROWN)
+        assert {request.path for request in web.requests} == {"/a.xtz"}
+        a[1, 1] = -1
+        with pytest.raises(xa.ArgumentError, match="freeze"):
+            b.to_kerchunk()
+        refs = b.to_kerchunk(url="s3://bucket/other") if a.freeze() else None
+        assert refs["refs"]["2.2"][0] == "s3://bucket/other.xtz"
+
+
+@needs_obstore
+def test_chunks_elsewhere_that_are_yet_to_be_frozen_are_refused(tmp_path):
+    options = {"chunks": (20, 30), "compression": "zlib", "freeze": "close"}
+    with served(tmp_path) as web:
+        with xa.create(tmp_path / "a", GROWN.shape, "f4", **options) as a:
+            a[...] = GROWN
+            with (
+                xa.open(web.url("a")) as b,
+                pytest.raises(xa.ArgumentError, match="are not compressed yet"),
+            ):
                 b.to_kerchunk()
+        with xa.open(web.url("a")) as b:
+            np.testing.assert_array_equal(by_zarr(b.to_kerchunk()), GROWN)
+
+
+@needs_obstore
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("codec", ["zstd:shuffle", "zlib"])
+def test_compressed_packed_files_elsewhere(tmp_path, codec, zarr_format):
+    with xa.from_array(GROWN, tmp_path / "a", chunks=(20, 30)) as a:
+        xa.pack(a, tmp_path / "a.xap", order="hilbert", compression=codec)
+    with served(tmp_path) as web, xa.open(web.url("a.xap")) as b:
+        web.forget()
+        refs = b.to_kerchunk(zarr_format=zarr_format)
+        assert not web.requests  # the end of the file has all
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), GROWN)
