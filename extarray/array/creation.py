@@ -762,6 +762,9 @@ def from_array(
     The files get their names once they hold all elements: if reading `x` fails, or the process is
     killed meanwhile, an array that was to be overwritten is still there.
 
+    With `compression`, chunks are frozen as soon as they are whole.  The space of all elements is
+    reserved in the beginning nevertheless, unless the array is `sparse`.
+
     `significant_bits` loses what it rounds away, once: elements that are written later are stored
     as they are.  The relative error is at most ``2**-(significant_bits + 1)``: about 0.4 % for 7
     bits, 0.0005 % for 17.  NaN, infinities, the fill value, and elements that attributes declare as
