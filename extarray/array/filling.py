@@ -99,7 +99,7 @@ class _Filling:
             counts = np.multiply.outer(counts, here)
             extents = np.multiply.outer(extents, np.minimum((i + 1) * c, n) - i * c)
         grid = np.stack(np.meshgrid(*indices, indexing="ij"), -1) if indices else np.empty((1, 0))
-        addresses = array.axial.addresses(grid.reshape(-1, array.ndim).astype(np.int64))
+        addresses = array.axial.addresses(grid.reshape(counts.size, array.ndim).astype(np.int64))
         found = (each.reshape(-1).tolist() for each in (addresses, counts, extents))
         yield from zip(*found, strict=True)
 
