@@ -537,13 +537,15 @@ def test_a_move_over_a_copy_keeps_both_apart(path, tmp_path):
     assert np.array_equal(opened(path), np.vstack([VALUES, VALUES]))
 
 
-def test_copies_do_not_freeze(path, tmp_path):
-    """They are made without the codec of the source."""
+def test_copies_freeze_as_their_source_does(path, tmp_path):
+    """Even if it has no frozen chunk yet; or not at all, if they are told so."""
     make(path, VALUES, freeze=False)
     with xa.open(path) as a:
         a.copy(tmp_path / "b").close()
+        a.copy(tmp_path / "c", compression=None).close()
     assert np.array_equal(opened(tmp_path / "b"), VALUES)
-    assert not (tmp_path / "b.xtz").exists()
+    assert np.array_equal(opened(tmp_path / "c"), VALUES)
+    assert (tmp_path / "b.xtz").exists() and not (tmp_path / "c.xtz").exists()
 
 
 # -- errors ----------------------------------------------------------------------------------------
