@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
     from extarray.format.header import Header
 
-__all__ = ["check_encoding", "encoded", "encoded_like", "encoding_of", "rounding_of"]
+__all__ = [
+    "check_encoding",
+    "compressed_as",
+    "encoded",
+    "encoded_like",
+    "encoding_of",
+    "rounding_of",
+]
 
 
 def encoding_of(header: Header) -> dict[str, Any]:
@@ -31,6 +38,11 @@ def encoding_of(header: Header) -> dict[str, Any]:
     if note:
         return {"compression": note["codec"], "freeze": note.get("freeze", FREEZES[0])}
     return {} if header.compression is None else {"compression": header.compression}
+
+
+def compressed_as(array: Any) -> dict[str, Any]:
+    """Return the options of `create` that an open array was compressed with."""
+    return encoding_of(array._store.now.header)
 
 
 def check_encoding(path: Any, compression: Any = None, freeze: Any = FREEZES[0]) -> Codec | None:
