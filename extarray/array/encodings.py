@@ -83,17 +83,16 @@ def encoded(header: Header, compression: Any, freeze: Any, path: Any) -> Header:
     return header.freezing({"codec": str(codec), "freeze": str(freeze)})
 
 
-def encoded_like(
-    header: Header, source: Header, compression: Any, freeze: Any, path: Any
-) -> Header:
+def encoded_like(header: Header, source: Header, compression: Any, path: Any) -> Header:
     """Return the header of a copy, which is compressed as its source unless asked otherwise.
 
     A copy in memory is not compressed.
     """
-    given = {"compression": compression, "freeze": freeze}
-    kept = {} if path is None else encoding_of(source)
-    asked = {key: value for key, value in given.items() if value is not NOT_GIVEN}
-    options = {"compression": None, "freeze": FREEZES[0], **kept, **asked}
+    options = {"compression": None, "freeze": FREEZES[0]}
+    if path is not None:
+        options |= encoding_of(source)
+    if compression is not NOT_GIVEN:
+        options["compression"] = compression
     return encoded(header, **options, path=path)
 
 

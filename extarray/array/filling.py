@@ -1,7 +1,7 @@
 """Elements that fill a new array: rounded on their way in, and frozen as soon as chunks are whole.
 
-So an array that comes from elsewhere takes the disk space of its blobs, and of some raw chunks, but
-never that of all of its elements.
+Chunks are encoded while their bytes are still in memory, and their raw places give their space back
+on the way.
 """
 
 from __future__ import annotations
