@@ -1354,8 +1354,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         sparse : bool, optional
             Leave holes where there are only zeros, as for `create`; None: as this array does.
         compression : str, int, Codec or None
-            A codec, as for `create`; all chunks are frozen at the end.  None: not compressed.
-            Default: as this array, in files.
+            A codec, as for `create`; all chunks are frozen, unless the array's `freeze` is "never".
+            None: not compressed.  Default: as this array, in files.
         significant_bits : int, optional
             Round floats of the copy, as for `from_array`; None: copy them as they are.
         progress : bool or callable

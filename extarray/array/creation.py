@@ -739,9 +739,9 @@ def from_array(
         Leave holes where there are only zeros, as for `create`; None: as `like` does, or as `x`, if
         `x` is an array of extarray, or a dataset of h5py or zarr with chunks never written.
     compression : str, int, Codec or None
-        As for `create`; all chunks are frozen at the end.  Default: that of `like`, or None.
+        As for `create`, but all chunks are frozen at once.  Default: that of `like`, or None.
     freeze : {"behind", "close", "never"}
-        As for `create`.
+        As for `create`; with "never" chunks are not frozen at once either.
     significant_bits : int, optional
         Round floats to so many bits of the mantissa, 1 to 23 of float32 or to 52 of float64, so
         that they compress better; see Notes.  None: take them as they are.
@@ -761,6 +761,9 @@ def from_array(
     -----
     The files get their names once they hold all elements: if reading `x` fails, or the process is
     killed meanwhile, an array that was to be overwritten is still there.
+
+    With `compression`, chunks are frozen as soon as they are whole.  The space of all elements is
+    reserved in the beginning nevertheless, unless the array is `sparse`.
 
     `significant_bits` loses what it rounds away, once: elements that are written later are stored
     as they are.  The relative error is at most ``2**-(significant_bits + 1)``: about 0.4 % for 7

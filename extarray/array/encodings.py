@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
     from extarray.format.header import Header
 
-__all__ = ["check_encoding", "encoded", "encoded_like", "encoding_of", "rounding_of"]
+__all__ = [
+    "check_encoding",
+    "compressed_as",
+    "encoded",
+    "encoded_like",
+    "encoding_of",
+    "rounding_of",
+]
 
 
 def encoding_of(header: Header) -> dict[str, Any]:
@@ -31,6 +38,11 @@ def encoding_of(header: Header) -> dict[str, Any]:
     if note:
         return {"compression": note["codec"], "freeze": note.get("freeze", FREEZES[0])}
     return {} if header.compression is None else {"compression": header.compression}
+
+
+def compressed_as(array: Any) -> dict[str, Any]:
+    """Return the options of `create` that an open array was compressed with."""
+    return encoding_of(array._store.now.header)
 
 
 def check_encoding(path: Any, compression: Any = None, freeze: Any = FREEZES[0]) -> Codec | None:
@@ -66,17 +78,16 @@ def encoded(header: Header, compression: Any, freeze: Any, path: Any) -> Header:
     return header.freezing({"codec": str(codec), "freeze": str(freeze)})
 
 
-def encoded_like(
-    header: Header, source: Header, compression: Any, freeze: Any, path: Any
-) -> Header:
+def encoded_like(header: Header, source: Header, compression: Any, path: Any) -> Header:
     """Return the header of a copy, which is compressed as its source unless asked otherwise.
 
     A copy in memory is not compressed.
     """
-    given = {"compression": compression, "freeze": freeze}
-    kept = {} if path is None else encoding_of(source)
-    asked = {key: value for key, value in given.items() if value is not NOT_GIVEN}
-    options = {"compression": None, "freeze": FREEZES[0], **kept, **asked}
+    options = {"compression": None, "freeze": FREEZES[0]}
+    if path is not None:
+        options |= encoding_of(source)
+    if compression is not NOT_GIVEN:
+        options["compression"] = compression
     return encoded(header, **options, path=path)
 
 

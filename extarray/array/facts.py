@@ -443,13 +443,13 @@ def info(array: Shown) -> Info:
         header = files.now.header
         if header.has_blobs:
             frozen, stored = files.now.frozen, files.file_bytes
+            facts["compression"] = encoding_of(header).get("compression")
             if frozen is None:
                 facts["chunk_order"] = header.chunk_order
             else:
                 stored = files.disk_bytes
                 facts["freeze"] = frozen.policy
                 facts["frozen_chunks"] = frozen.count(axial.size)
-            facts["compression"] = encoding_of(header).get("compression")
             facts.update(stored_bytes=stored, ratio=logical / stored if stored else 1.0)
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))

@@ -1,7 +1,7 @@
 """Elements that fill a new array: rounded on their way in, and frozen as soon as chunks are whole.
 
-So an array that comes from elsewhere takes the disk space of its blobs, and of some raw chunks, but
-never that of all of its elements.
+Chunks are encoded while their bytes are still in memory, and their raw places give their space back
+on the way.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Filling:
             counts = np.multiply.outer(counts, here)
             extents = np.multiply.outer(extents, np.minimum((i + 1) * c, n) - i * c)
         grid = np.stack(np.meshgrid(*indices, indexing="ij"), -1) if indices else np.empty((1, 0))
-        addresses = array.axial.addresses(grid.reshape(-1, array.ndim).astype(np.int64))
+        addresses = array.axial.addresses(grid.reshape(counts.size, array.ndim).astype(np.int64))
         found = (each.reshape(-1).tolist() for each in (addresses, counts, extents))
         yield from zip(*found, strict=True)
 

@@ -13,6 +13,7 @@ import extarray as xa
 from extarray.array import filling
 from extarray.common.limits import limits
 from extarray.errors import ArgumentError, ArgumentTypeError, DTypeError
+from extarray.maintenance.execute import Mover
 
 X = np.arange(24 * 32, dtype="f4").reshape(24, 32)
 
@@ -415,3 +416,47 @@ def test_a_failure_while_chunks_are_frozen_leaves_nothing(tmp_path, monkeypatch)
         with pytest.raises(OSError, match="No space left"):
             bring(tmp_path / "a")
     assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]
+
+
+@pytest.mark.parametrize("stop", [1, 5, 11])
+def test_an_interrupted_rechunk_goes_on_with_frozen_chunks(tmp_path, monkeypatch, stop):
+    monkeypatch.setattr(limits, "unfrozen_bytes", 1)
+    x = np.arange(64 * 64).reshape(64, 64)
+    source = xa.from_array(x, chunks=(1, 64))
+    how = {"chunks": (64, 1), "max_memory": 8 * 64 * 8, "compression": "zlib"}
+    moved, move = [], Mover.move
+
+    def stopped(self, template):
+        if len(moved) == stop:
+            raise KeyboardInterrupt
+        moved.append(template)
+        yield from move(self, template)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mover, "move", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            xa.rechunk(source, tmp_path / "a", **how)
+    with xa.rechunk(source, tmp_path / "a", resume=True, **how) as a:
+        assert codec(a) == ("zlib", True)
+        np.testing.assert_array_equal(a[...], x)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.xmd", "a.xta", "a.xtz"]
+    assert xa.check(tmp_path / "a", data=True).ok
+
+
+@pytest.mark.parametrize("x", [np.float64(5), np.zeros((0, 3)), np.array(["a", "bcd"])])
+def test_arrays_without_axes_or_elements_and_texts(tmp_path, monkeypatch, x):
+    monkeypatch.setattr(limits, "unfrozen_bytes", 1)
+    with xa.from_array(x, tmp_path / "a", compression="zlib") as a:
+        np.testing.assert_array_equal(a[...], x)
+        assert a.info()["frozen_chunks"] == a.axial.size
+    with xa.open(tmp_path / "a") as a, a.copy(tmp_path / "b") as b:
+        np.testing.assert_array_equal(b[...], x)
+
+
+def test_a_raw_array_in_the_place_of_a_compressed_one(tmp_path):
+    xa.from_array(X, tmp_path / "a", compression="zlib").close()
+    xa.from_array(X + 1, tmp_path / "a", overwrite=True).close()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.xmd", "a.xta"]
+    xa.from_array(X, tmp_path / "a", overwrite=True, compression="zlib").close()
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[...], X)
