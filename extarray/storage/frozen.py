@@ -219,6 +219,7 @@ class FrozenTable:
                 self.take_back()
             self.clear_from(n_chunks)
         self._look_through(is_known and any(boot_id()), length)
+        self._seen = pair.state.sequence
         return self
 
     @classmethod
@@ -262,7 +263,7 @@ class FrozenTable:
             found, words = (np.array(side) for side in zip(*lost, strict=True))
             self.store_live(found.astype(np.int64), words.astype(np.uint64))
         else:
-            self._mended, self._seen = dict(lost), self._pair.state.sequence
+            self._mended = dict(lost)
             self._cover_mended()
 
     def _cover_mended(self) -> None:
@@ -412,6 +413,12 @@ class FrozenTable:
                 self._unpunched.update(addresses[words != RAW].tolist())
             self._store(addresses, words, 0)
             self._unpunched.difference_update(addresses[words == RAW].tolist())
+
+    def put(self, addresses: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
+        """Store both words of chunks, as a repair does."""
+        with family("cannot note frozen chunks of '{}'", self._pair.path):
+            for which in range(TABLE_WORDS):
+                self._store(addresses, words, which)
 
     @property
     def is_settled(self) -> bool:
