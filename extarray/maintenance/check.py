@@ -217,3 +217,6 @@ def _repair(
             if header is not None:
                 with contextlib.suppress(OSError):
                     lock.note_holder(pair.metadata, header, False)
+            if not pair.metadata.closed:
+                with contextlib.suppress(OSError):  # a traceback may keep a copy of the descriptor
+                    lock.release(pair.metadata)

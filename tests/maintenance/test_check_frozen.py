@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import os
 import shutil
 import warnings
@@ -17,6 +19,7 @@ import extarray as xa
 from extarray.format.blocks import BlockKind, entry_offset
 from extarray.format.frozen import ENTRY_BYTES, encode_frozen_block, extent_bytes
 from extarray.format.superblock import superblock_bytes
+from extarray.storage.filesystem import File
 from extarray.storage.frozen import FrozenTable
 
 # One pair of files is damaged and restored again and again.
@@ -343,6 +346,43 @@ def test_newer_states_with_frozen_chunks_need_force(files):
         assert "needs force" in report.refused[0], str(report)
     else:
         assert np.array_equal(files.elements(), np.vstack([ROWS, ROWS]))
+
+
+# -- interruptions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["write", "datasync"])
+def test_a_repair_that_fails_can_be_repeated(files, monkeypatch, step):
+    names = ("header", "place of the table", "head of the log", "superblock 0", "superblock 1")
+    for number in itertools.count():
+        files.restore()
+        for name in names:
+            suffix, at, length = parts(files)[name]
+            files.change(suffix, at, b"\xa5" * length)
+        calls, real = itertools.count(), getattr(File, step)
+
+        def fail(self, *args, real=real, calls=calls, number=number):
+            if next(calls) == number:
+                if step == "write":
+                    real(self, args[0][: len(args[0]) // 2], args[1])
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(self, *args)
+
+        monkeypatch.setattr(File, step, fail)
+        failed = None
+        try:
+            report = xa.check(files.path, data=True, repair=True)
+        except xa.errors.StorageError as error:
+            failed = error
+        monkeypatch.undo()
+        if failed is not None:
+            report = xa.check(files.path, data=True, repair=True)
+        assert report.ok, (number, str(report))
+        assert np.array_equal(files.elements(), ROWS)
+        if failed is None and next(calls) <= number:
+            break
+    assert number > 5
 
 
 # -- any damage ------------------------------------------------------------------------------------
