@@ -14,6 +14,7 @@ from extarray.array.life import attach_store, check_not_held, take_store
 from extarray.array.resizing import filling_error
 from extarray.codecs.codec import Codec
 from extarray.common.errors import ArgumentError, StorageError
+from extarray.storage.lock import has_element_writers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +70,10 @@ def _make_freezable(array: Living, codec: Codec) -> None:
         raise ArgumentError(
             f"{what}: views of its chunks may write to the files that it replaces; open it again, "
             "and set it first"
+        )
+    if has_element_writers(files.now.data):
+        raise ArgumentError(
+            f"{what}: others write elements to the files that it replaces; let them close it first"
         )
     files.group.conclude_members()
     encoding = {"codec": str(codec), "freeze": "behind"}

@@ -47,6 +47,7 @@ __all__ = [
     "extent_bytes",
     "extents_of",
     "is_log",
+    "is_whole_head",
     "log_uuid",
     "move_blob",
     "places_of_words",
@@ -166,6 +167,15 @@ def check_log_head(data: bytes, uuid: bytes) -> None:
 def is_log(head: bytes) -> bool:
     """Tell by its first bytes whether a file has blobs."""
     return head[:_ARRAY_AT] == encode_file_head(head[16:_ARRAY_AT], bytes(16))[:_ARRAY_AT]
+
+
+def is_whole_head(head: bytes) -> bool:
+    """Tell whether a file of blobs begins with a head that matches its checksum."""
+    try:
+        check_log_head(head, log_uuid(head).ljust(16, b"\0"))
+    except CorruptError:
+        return False
+    return True
 
 
 def log_uuid(head: bytes) -> bytes:

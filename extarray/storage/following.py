@@ -216,13 +216,14 @@ class Follower:
             problem = states.check_data(found.state)
             if problem is not None:
                 raise CorruptError(str(problem))
+            table = None if pair.frozen is None else pair.frozen.table_in(other)
             pair.cover(found.state.data_bytes)
             # One atomic step, as other threads may be using the old file.
             pair.metadata, other.metadata = other.metadata, pair.metadata
             pair.header = other.header
             pair.watch_cuts()
-            if pair.frozen is not None:
-                pair.frozen = pair.frozen.for_reader()
+            if table is not None:
+                pair.frozen, pair.blobs = table, table.log
             self.adopt(Update(found.state, None, found.extents, found.attrs, cuts))
             return found.axial
         finally:

@@ -16,6 +16,7 @@ import errno
 import itertools
 import os
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from extarray.common.errors import (
     ChecksumError,
     CorruptError,
     LimitError,
+    PartnerError,
     ReplacedError,
     StorageError,
 )
@@ -70,6 +72,7 @@ from extarray.grid.chunking import elements_of_chunk, place_of
 from extarray.storage.filesystem import File, family
 from extarray.storage.names import open_log
 from extarray.storage.pair import Pair
+from extarray.storage.states import ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -123,6 +126,8 @@ class FrozenTable:
         just now: see `latest`.  A reader of raw bytes compares it before and after.
     uuid : bytes
         Of ``.xtz``.
+    log : File
+        ``.xtz``.
     thawed : set of int
         Chunks that this session has thawed.
     renewals : int
@@ -146,7 +151,7 @@ class FrozenTable:
         log: File,
         header: Header | None = None,
     ) -> None:
-        self._pair, self._metadata, self._at, self._log = pair, metadata, at, log
+        self._pair, self._metadata, self._at, self.log = pair, metadata, at, log
         self._header = pair.header if header is None else header
         self.uuid = block.uuid
         self._block = block
@@ -231,6 +236,7 @@ class FrozenTable:
                 self.take_back()
             self.clear_from(n_chunks)
         self._look_through(is_known and any(boot_id()), length)
+        self._seen = pair.state.sequence
         return self
 
     @classmethod
@@ -293,7 +299,7 @@ class FrozenTable:
             found, words = (np.array(side) for side in zip(*lost, strict=True))
             self.store_live(found.astype(np.int64), words.astype(np.uint64))
         else:
-            self._mended, self._seen = dict(lost), self._pair.state.sequence
+            self._mended = dict(lost)
             self._cover_mended()
 
     def _cover_mended(self) -> None:
@@ -444,6 +450,12 @@ class FrozenTable:
             self._store(addresses, words, 0)
             self._unpunched.difference_update(addresses[words == RAW].tolist())
 
+    def put(self, addresses: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
+        """Store both words of chunks, as a repair does."""
+        with family("cannot note frozen chunks of '{}'", self._pair.path):
+            for which in range(TABLE_WORDS):
+                self._store(addresses, words, which)
+
     @property
     def is_settled(self) -> bool:
         """True if all words are on the disk, and no frozen chunk has raw bytes left."""
@@ -581,11 +593,11 @@ class FrozenTable:
                     offset += len(blob)
                     if offset - first >= _AT_ONCE or i + 1 == len(encoded):
                         self._give(offset)
-                        self._log.write(b"".join(blobs), first)
+                        self.log.write(b"".join(blobs), first)
                         first, blobs = offset, []
             except BaseException:
                 with contextlib.suppress(OSError):
-                    self._log.truncate(self._end)  # free the space again
+                    self.log.truncate(self._end)  # free the space again
                 raise
             self._end = offset
         return found
@@ -632,7 +644,7 @@ class FrozenTable:
 
     def _blob(self, word: int) -> memoryview:
         offsets, sizes = places_of_words(np.array([word], np.uint64))
-        return memoryview(self._log.read(int(sizes[0]), int(offsets[0])))
+        return memoryview(self.log.read(int(sizes[0]), int(offsets[0])))
 
     def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None:
         """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
@@ -647,9 +659,12 @@ class FrozenTable:
             target[:] = fill * (size // len(fill))
             return
         itemsize = self._header.dtype.itemsize
-        found = decode_blob(self._blob(word), address, self._block, target, itemsize, verify)
+        room = target
+        if size < self._header.chunk_bytes:  # for a reader that knows fewer axes
+            room = memoryview(bytearray(self._header.chunk_bytes))
+        found = decode_blob(self._blob(word), address, self._block, room, itemsize, verify)
         if found is not target:
-            target[:] = found
+            target[:] = found[:size]
 
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
@@ -719,7 +734,7 @@ class FrozenTable:
 
     def sync(self, snapshot: tuple[NDArray[np.int64], NDArray[np.uint64], int]) -> None:
         """Bring the log to the disk, where ``.xta`` is already, as of a snapshot."""
-        self._log.datasync()
+        self.log.datasync()
         addresses, words, end = snapshot
         with self._lock:
             self._synced.update(zip(addresses.tolist(), words.tolist(), strict=True))
@@ -820,21 +835,25 @@ class FrozenTable:
             return self._next
 
     def _find_later(self) -> FrozenTable | None:
-        pair, other = self._pair, Pair(Path(self._pair.absolute))
-        try:
-            with family("cannot read '{}'", pair.path):
-                other.open_metadata()
-                if other.metadata.is_same(self._metadata):
-                    return None
-                if self._is_mine(other.header):
-                    found = self._in_metadata(other)
+        pair = self._pair
+        for _ in range(ATTEMPTS):
+            other = Pair(Path(pair.absolute))
+            try:
+                with family("cannot read '{}'", pair.path):
+                    other.open_metadata()
+                    if other.metadata.is_same(self._metadata):
+                        return None
+                    found = self.table_in(other)
                     if found is not None:
                         other.metadata = File()
                         return found
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        finally:
-            other.close()
+                    break
+            except (PartnerError, FileNotFoundError):  # replaced once more, just now
+                time.sleep(0.002)
+            except NotADirectoryError:
+                break
+            finally:
+                other.close()
         raise ReplacedError(
             errno.ENOENT,
             f"cannot read '{pair.path}': a writer has given it other metadata, and then its files "
@@ -842,28 +861,35 @@ class FrozenTable:
             str(pair.path),
         )
 
-    def _is_mine(self, header: Header) -> bool:
-        mine = self._header.uuid, self._header.chunk_bytes
-        return header.has_blobs and (header.uuid, header.chunk_bytes) == mine
+    def table_in(self, other: Pair) -> FrozenTable | None:
+        """Return the table in later metadata, which are open, with its log; None if they are not.
 
-    def _in_metadata(self, other: Pair) -> FrozenTable | None:
-        """Return the table in the open metadata of a pair, with its log; None if there is none."""
+        Raises
+        ------
+        PartnerError, FileNotFoundError
+            The log is not there: even later metadata have the name by now.
+        CorruptError
+            The block of the table is damaged.
+        """
+        header = other.header
+        # A chunk may have become longer, with a new axis, if there is no other one.
+        is_later = header.uuid == self._header.uuid and header.has_blobs
+        if not is_later or header.chunk_bytes < self._header.chunk_bytes:
+            return None
         found = self.block_of(other)
         if found is None:
             return None
-        at, block = found
-        log = self._log
-        if block.uuid != self.uuid:
-            log = open_log(other.names, other.header.uuid, block.uuid, os.O_RDONLY)
-        return FrozenTable(self._pair, other.metadata, at, block, log, other.header)
+        log = self.log
+        if found[1].uuid != self.uuid:
+            log = open_log(other.names, header.uuid, found[1].uuid, os.O_RDONLY)
+        return FrozenTable(self._pair, other.metadata, *found, log, header)
 
     def for_reader(self) -> FrozenTable:
-        """Return the table in the metadata that the pair of a reader has now."""
-        new = self._in_metadata(self._pair)
+        """Return the table for a forked child, which has its own descriptor of ``.xmd``."""
+        new = self.table_in(self._pair)
         if new is None:
             raise CorruptError(f"'{self._pair.path}.xmd' has no table of frozen chunks")
         new._end = self._end
-        self._pair.blobs = new._log
         return new
 
     def successor(self, log: File | None = None) -> FrozenTable:
@@ -874,7 +900,7 @@ class FrozenTable:
         found = self.block_of(pair)
         if found is None:
             raise CorruptError(f"'{pair.path}.xmd' has no table of frozen chunks")
-        new = FrozenTable(pair, pair.metadata, *found, self._log if log is None else log)
+        new = FrozenTable(pair, pair.metadata, *found, self.log if log is None else log)
         new.forget, new._end, new._given = self.forget, self._end, max(self._given, new._given)
         if log is not None:
             new._end = new._given = log.length
@@ -904,7 +930,7 @@ class FrozenTable:
                 at = new._end
                 blob = self._moved_blob(int(addresses[i]), int(words[i]), at, new.uuid)
                 new._give(at + len(blob))
-                new._log.write(blob, at)
+                new.log.write(blob, at)
                 new._end = at + len(blob)
             moved[i] = encode_entry_of_blob(at, len(blob))
         return moved
