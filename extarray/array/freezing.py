@@ -1,8 +1,10 @@
 """Freezing: chunks that growth has left behind become compressed blobs; and their thaw.
 
-One thread at a time freezes chunks of an array, in rounds of bounded memory.  A round takes chunks
-that were written, encodes their bytes on several threads, appends the blobs to the log, and gives
-the chunks their entries; those that were written in the meantime stay raw.
+It goes in rounds of bounded memory.  A round takes chunks that were written, encodes their bytes on
+several threads, appends the blobs to the log, and gives the chunks their entries; those that were
+written in the meantime stay raw.  Several threads may be at it, so that another one may freeze the
+same chunks, and a flush give up their raw bytes, before these are read.  So a round that sees the
+number of freezes change is void.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from extarray.common.limits import limits
 from extarray.common.system import after_fork_in_child
 from extarray.common.threads import run_together
 from extarray.format.blobs import FILL
+from extarray.format.frozen import RAW
 from extarray.grid.chunking import chunks_before, place_of
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ def freeze(array: Living) -> int:
     with array._writers.committing:
         size = _data_bytes(array)
         everything = np.arange(chunks_before(size, array.chunk_bytes))
-        raw = everything[frozen.entries(everything) == 0]
+        raw = everything[frozen.entries(everything) == RAW]
         return_changed(core, raw)
         return _freeze(array, frozen, lambda addresses: np.ones(len(addresses), bool), True)
 
@@ -115,7 +118,7 @@ def _freeze(
     first, n_frozen = 0, 0
     most = max(1, min(_MOST, config.max_memory // (4 * array.chunk_bytes)))
     while True:
-        renewals = frozen.renewals
+        renewals, number = frozen.renewals, frozen.number
         taken = take_changed(core, first, most)
         if taken is None:
             if not waits:
@@ -124,18 +127,22 @@ def _freeze(
             continue
         if not len(taken):
             return n_frozen
-        first = int(taken[-1]) + 1
-        left = taken
+        left, is_void = taken, False
         try:
             inside = taken < chunks_before(_data_bytes(array), array.chunk_bytes)
             if now.held is not None:  # growth that may still be taken back
                 inside[:] = False
             chosen = taken[inside]
+            # A store that failed may have left frozen chunks among them.
+            chosen = chosen[frozen.entries(chosen) == RAW]
             chosen = chosen[choose(chosen)]
             if len(chosen):
                 words = _words(array, frozen, chosen)
                 with array._writers.committing:
-                    if frozen.renewals == renewals and not array.closed:
+                    is_void = frozen.number != number
+                    if not is_void and frozen.renewals == renewals and not array.closed:
+                        is_raw = frozen.entries(chosen) == RAW
+                        chosen, words = chosen[is_raw], words[is_raw]
                         frozen.announce(chosen)
                         decoded = now.decoded
                         assert decoded is not None
@@ -145,6 +152,8 @@ def _freeze(
                         left = np.setdiff1d(taken, done)
         finally:
             return_changed(core, left)
+        if not (is_void and waits):  # otherwise, the round begins again
+            first = int(taken[-1]) + 1
 
 
 def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import threading
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import extarray as xa
-from extarray.errors import ArgumentError, ReadOnlyError
+from extarray.array import freezing
+from extarray.errors import ArgumentError, ReadOnlyError, StorageError
+from extarray.storage.frozen import FrozenTable
 
 
 @pytest.fixture(params=["mmap", "pread"])
@@ -85,6 +88,50 @@ def test_readers_follow(tmp_path, engine):
         np.testing.assert_array_equal(r[...], x)
         a.flush()
         np.testing.assert_array_equal(r[...], x)
+
+
+@pytest.mark.parametrize("thaws", [False, True])
+def test_two_threads_freeze_the_same_chunks(tmp_path, monkeypatch, thaws):
+    """Another thread freezes chunks, and their raw bytes go, before this one reads them."""
+    x = np.arange(64.0).reshape(8, 8)
+    with xa.create(tmp_path / "a", x.shape, chunks=(4, 4), compression="zlib", freeze="never") as a:
+        a[...] = x
+        encode, calls = freezing._words, []
+
+        def late(*arguments):
+            calls.append(0)
+            if len(calls) == 1:
+                assert a.freeze() == 4
+                a.flush()
+                if thaws:
+                    a.thaw()
+            return encode(*arguments)
+
+        monkeypatch.setattr(freezing, "_words", late)
+        assert a.freeze() == (4 if thaws else 0)
+        assert len(calls) == (3 if thaws else 2)
+        np.testing.assert_array_equal(a[...], x)
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[...], x)
+
+
+def test_a_chunk_that_was_to_be_written_and_is_frozen_stays_so(tmp_path, monkeypatch):
+    x = np.arange(32.0).reshape(8, 4)
+    with xa.create(tmp_path / "a", x.shape, chunks=(4, 4), compression="zlib", freeze="never") as a:
+        a[...] = x
+        a.freeze()
+        a.flush()
+        full = StorageError(errno.ENOSPC, "no space")
+
+        def thaw(*_):
+            raise full
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FrozenTable, "thaw", thaw)
+            with pytest.raises(StorageError, match="no space"):
+                a[0, 0] = 1
+        assert a.freeze() == 0
+        np.testing.assert_array_equal(a[...], x)
 
 
 def test_what_cannot_be_compressed_says_so(tmp_path):
