@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray._core._frozen import Frozen
-from extarray._core._mapping import Counter, MappedWords, Region
+from extarray._core._mapping import Counter, MappedWords
 from extarray.codecs.codec import Codec
 from extarray.codecs.payloads import encode
 from extarray.common.config import config
@@ -34,7 +34,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.limits import limits
-from extarray.common.system import boot_id, open_memory
+from extarray.common.system import boot_id
 from extarray.common.threads import run_together
 from extarray.format.blobs import (
     FILE_HEAD_BYTES,
@@ -57,6 +57,7 @@ from extarray.format.frozen import (
     encode_frozen_block,
     extent_bytes,
     extents_of,
+    place_of_word,
     places_of_words,
 )
 from extarray.grid.chunking import elements_of_chunk, place_of
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from extarray.storage.commits import Committer
     from extarray.storage.store import Present, Room
 
-__all__ = ["HANDED_ON", "FrozenShadow", "FrozenTable", "new_log", "show_frozen"]
+__all__ = ["HANDED_ON", "FrozenChunks", "FrozenTable", "new_log", "show_frozen"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
@@ -572,12 +573,17 @@ class FrozenTable:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _blob(self, word: int) -> memoryview:
-        offsets, sizes = places_of_words(np.array([word], np.uint64))
-        return memoryview(self._pair.blobs.read(int(sizes[0]), int(offsets[0])))
-
-    def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None:
+    def decode(
+        self,
+        target: memoryview,
+        address: int,
+        word: int,
+        verify: bool = True,
+        room: bytearray | None = None,
+    ) -> None:
         """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
+
+        `room`: memory for blobs, which grows, for a caller that decodes many.
 
         Raises
         ------
@@ -588,8 +594,15 @@ class FrozenTable:
         if word == FILL:
             target[:] = fill * (size // len(fill))
             return
-        itemsize = self._header.dtype.itemsize
-        found = decode_blob(self._blob(word), address, self._block, target, itemsize, verify)
+        offset, n_bytes = place_of_word(word)
+        room = bytearray() if room is None else room
+        if len(room) < n_bytes:
+            room.extend(bytes(n_bytes - len(room)))
+        blob = memoryview(room)[:n_bytes]
+        blob = blob[: self._pair.blobs.read_into(blob, offset)]
+        found = decode_blob(
+            blob, address, self._block, target, self._header.dtype.itemsize, verify
+        )
         if found is not target:
             target[:] = found
 
@@ -833,13 +846,13 @@ def show_frozen(pair: Present, axial: Axial) -> None:
         pair.decoded = None
     elif pair.decoded is None or pair.decoded.table is not table:
         found: Any = pair
-        pair.decoded = FrozenShadow(found, table, axial)
+        pair.decoded = FrozenChunks(found, table, axial)
     else:
         pair.decoded.look()
 
 
-class FrozenShadow:
-    """Decodes frozen chunks to memory, where the core finds them; a `Decoder` of its `Frozen`.
+class FrozenChunks:
+    """Decodes frozen chunks for the core; a `Decoder` of its `Frozen`.
 
     Parameters
     ----------
@@ -857,11 +870,9 @@ class FrozenShadow:
     def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
         self._pair, self.table, self._axial = pair, table, axial
         self._size = pair.header.chunk_bytes
-        self._file = File(open_memory(), "decoded chunks")
-        self._length = 0
         self._lock = threading.Lock()
         self._n_extents = 0
-        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes, self._mapped)
+        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes)
         self.look()
 
     def look(self) -> None:
@@ -871,39 +882,30 @@ class FrozenShadow:
                 self.core.add_extent(np.frombuffer(words, np.uint64))
                 self._n_extents += 1
 
-    def _lengthen(self, length: int) -> None:
-        with self._lock:
-            if length > self._length:
-                self._file.truncate(length)
-                self._length = length
-
-    def _mapped(self, length: int) -> Region:
-        self._lengthen(length)
-        with self._file as fd:
-            return Region.file(fd, length, False, True)
-
-    def decode(self, addresses: NDArray[np.int64], entries: NDArray[np.uint64]) -> None:
-        """Write chunks to the shadow, on several threads if there are many."""
+    def decode(
+        self,
+        addresses: list[int],
+        entries: list[int],
+        keeps: bool,
+        take: Callable[[int, NDArray[np.uint8]], object],
+    ) -> None:
+        """Hand chunks to `take`, on several threads if there are many."""
         n = len(addresses)
-        self._lengthen(place_of(int(addresses[-1]) + 1, self._size))
         shares = min(config.threads, n, max(1, n * self._size // limits.coded_bytes))
-        edges = [n * i // shares for i in range(shares + 1)]
-        words = list(zip(addresses.tolist(), entries.tolist(), strict=True))
-        run_together([partial(self._bring, words[a:b]) for a, b in itertools.pairwise(edges)])
 
-    def _bring(self, words: list[tuple[int, int]]) -> None:
-        chunk = memoryview(bytearray(self._size))
-        for address, word in words:
-            try:
-                self.table.decode(chunk, address, word, self._pair.verify != "never")
-            except ChecksumError as error:
-                raise self._told(error) from None
-            self._file.write(chunk, place_of(address, self._size))
+        def work(first: int) -> None:
+            blob, chunk = bytearray(), np.empty(self._size, np.uint8)
+            for i in range(first, n, shares):
+                if keeps and i > first:
+                    chunk = np.empty(self._size, np.uint8)
+                address, verify = addresses[i], self._pair.verify != "never"
+                try:
+                    self.table.decode(memoryview(chunk), address, entries[i], verify, blob)
+                except ChecksumError as error:
+                    raise self._told(error) from None
+                take(i, chunk)
 
-    def evict(self, addresses: NDArray[np.int64]) -> None:
-        """Give back the memory of chunks."""
-        for start, stop in _in_bytes(addresses, self._size):
-            self._file.punch(start, stop - start)
+        run_together([partial(work, first) for first in range(shares)])
 
     def _told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""

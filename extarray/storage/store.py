@@ -220,7 +220,7 @@ class Frozen(Protocol):
 
 
 class Decoded(Protocol):
-    """Frozen chunks as the core finds them; see `extarray.storage.frozen.FrozenShadow`."""
+    """Frozen chunks as the core finds them; see `extarray.storage.frozen.FrozenChunks`."""
 
     @property
     def table(self) -> Frozen: ...

@@ -1,7 +1,7 @@
 """Arrays of one writer whose chunks can be frozen: blobs in a dict, and the table in memory.
 
 The array is an ordinary pair of files.  Freezing overwrites the raw bytes by bytes that no test
-stores, when `settle` gives them up, as a hole would; evicting does so to the shadow.
+stores, when `settle` gives them up, as a hole would.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import numpy as np
 
 import extarray as xa
 from extarray._core._frozen import Frozen
-from extarray._core._mapping import Counter, Region
+from extarray._core._mapping import Counter
 from extarray._core._transfers import freeze_taken, return_changed, take_changed
 from extarray.array.life import attach_store
-from extarray.common.system import open_memory
 
 GONE = b"\xee"
 FIRST = 1024
@@ -41,7 +40,6 @@ class Freezer:
         self.decoded, self.thawed = [], []
         self.given_up = []
         self.lock = threading.Lock()
-        self.shadow = open_memory()
         self.counter = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the freezer
         self.counter.write(bytes(8))
         self.counter.flush()
@@ -49,7 +47,7 @@ class Freezer:
         now = array._store.now
         self.now = now
         freezes = Counter.file(self.counter.fileno(), 0, True)
-        self.core = Frozen(self, self.size, bound, freezes, self.mapped)
+        self.core = Frozen(self, self.size, bound, freezes)
         self.extents = []
         self.room_for(array.axial.size)
         self.table = self
@@ -59,10 +57,6 @@ class Freezer:
     def look(self):
         """Add nothing: `room_for` does that."""
 
-    def mapped(self, length):
-        os.truncate(self.shadow, max(length, os.fstat(self.shadow).st_size))
-        return Region.file(self.shadow, length, False, True)
-
     def room_for(self, n_chunks):
         while n_chunks > FIRST * ((1 << len(self.extents)) - 1):
             words = np.zeros(2 * FIRST << len(self.extents), np.uint64)
@@ -71,19 +65,18 @@ class Freezer:
 
     # -- the decoder -----------------------------------------------------------------------------
 
-    def decode(self, addresses, entries):
-        os.truncate(
-            self.shadow, max((int(addresses[-1]) + 1) * self.size, os.fstat(self.shadow).st_size)
-        )
-        for q, entry in zip(addresses.tolist(), entries.tolist(), strict=True):
+    def decode(self, addresses, entries, keeps, take):
+        room = np.empty(self.size, np.uint8)
+        for i, (q, entry) in enumerate(zip(addresses, entries, strict=True)):
             address, blob = self.blobs[entry]
             assert address == q
-            os.pwrite(self.shadow, zlib.decompress(blob), q * self.size)
-        self.decoded += addresses.tolist()
-
-    def evict(self, addresses):
-        for q in addresses.tolist():
-            os.pwrite(self.shadow, GONE * self.size, q * self.size)
+            if keeps:
+                room = np.empty(self.size, np.uint8)
+            room[:] = np.frombuffer(zlib.decompress(blob), np.uint8)
+            take(i, room)
+            if not keeps:
+                room[:] = GONE[0]
+        self.decoded += addresses
 
     # -- freezing --------------------------------------------------------------------------------
 
@@ -140,7 +133,6 @@ class Freezer:
 
     def close(self):
         self.array.close()
-        os.close(self.shadow)
         self.counter.close()
 
 
