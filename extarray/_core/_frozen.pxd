@@ -49,6 +49,7 @@ cdef class Frozen:
     cdef dict chunks                # decoded ones by address, the oldest use first
     cdef list recent                # those that elements were read from last
     cdef object lock
+    cdef set rewritten              # chunks that were written to while they were frozen
     cdef readonly object thawing    # held while entries become 0, or raw bytes are given up
 
     cdef inline uint64_t *place(self, index_t address) noexcept:

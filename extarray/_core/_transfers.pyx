@@ -150,14 +150,14 @@ cdef class Transfers(ArrayState):
     ) except -1:
         """Read a selection chunk by chunk, each raw or decoded."""
         cdef Frozen frozen = frame.frozen
-        cdef ChunkReads reads
+        cdef ChunkMoves reads
         cdef Decoded one = None
         cdef list raw, missing
         cdef list addresses, entries
         cdef index_t i
         cdef uint64_t number, entry
         cdef list left = list(range(total))
-        reads = ChunkReads.__new__(ChunkReads)
+        reads = ChunkMoves.__new__(ChunkMoves)
         frame.vectors.pin(&reads.axial)
         try:
             reads.prepare(frame, s, values, total)
@@ -783,6 +783,8 @@ cdef class Transfers(ArrayState):
             if frame.frozen is not None and selection_size(s):
                 # Noted chunks are not frozen until the write has ended.
                 self._note_box(frame, s)
+                if frame.trust is None and self._rewrite(frame, s, values):
+                    return 0
                 self._thaw(frame, chunks_of(frame, s))
                 if frame.trust is not None:
                     self._trust_box(frame, s, False)
@@ -842,6 +844,77 @@ cdef class Transfers(ArrayState):
         if frame.now.verifies:
             self._verify_box(frame, s)
         return used
+
+    cdef bint _rewrite(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
+        """Write a box to chunks some of which are frozen, chunk by chunk.
+
+        Those that were not written to before while they were frozen stay so: they get new blobs.
+        False: nothing is written yet.
+        """
+        cdef Frozen frozen = frame.frozen
+        cdef ChunkMoves writes
+        cdef walk_t w
+        cdef list raw = [], again = [], missing = [], chunks
+        cdef index_t total = 1, i
+        cdef Takes taker
+        cdef int j
+        begin_walk(&w, &frame.now.layout, s)
+        for j in range(s.ndim):
+            total *= w.n[j]
+        if total > frozen.share or not count_frozen(frame, s):
+            return False
+        writes = ChunkMoves.__new__(ChunkMoves)
+        frame.vectors.pin(&writes.axial)
+        try:
+            writes.prepare(frame, s, values, total)
+            writes.job.write = True
+            with frozen.thawing:
+                begin_walk(&w, &frame.now.layout, s)
+                for i in range(total):
+                    if (not frozen.live(writes.address[i])
+                            or writes.address[i] in frozen.rewritten):
+                        raw.append(i)
+                    else:
+                        again.append(i)
+                        if coverage(&w, &frame.now, s) != WHOLE:
+                            missing.append(i)
+                    next_chunk(&w, &frame.now.layout)
+                if not again:
+                    return False
+                taker = Takes.__new__(Takes)
+                taker.chunks = {
+                    i: np.empty(frozen.chunk_bytes, np.uint8) for i in again if i not in missing}
+                taker.numbers = missing
+                if missing:
+                    frozen.decoder.decode(
+                        [writes.address[i] for i in missing],
+                        [frozen.live(writes.address[i]) for i in missing], True, taker)
+                chunks = [taker.chunks[i] for i in again]
+                for i, chunk in zip(again, chunks):
+                    writes.move(
+                        i, decoded(writes.address[i], 0, chunk, frozen.chunk_bytes).base)
+                self._check_transferred(frame, writes.failure, True)
+                addresses = np.array([writes.address[i] for i in again], np.int64)
+                frozen_ones = np.array(
+                    [writes.address[i] for i in raw if frozen.live(writes.address[i])], np.int64)
+                if len(frozen_ones):
+                    self.host.thaw(self, frozen_ones)
+                if not self.host.rewrite(self, addresses, chunks):
+                    return False
+                frozen.rewritten.update(addresses.tolist())
+            self._writable()        # as in `_thaw`
+            if frame.sums is not None:
+                self._doubt(frame)
+            self._note_box(frame, s)
+            try:
+                for i in raw:
+                    writes.move(i, NULL)
+            finally:
+                self._note_box(frame, s)
+            self._check_transferred(frame, writes.failure, True)
+        finally:
+            frame.vectors.unpin()
+        return True
 
     def _thaw_chunks(self, addresses):
         """Give frozen chunks their raw bytes back."""
@@ -1183,8 +1256,19 @@ cdef void look_up_strides(
 
 
 @cython.final
-cdef class ChunkReads:
-    """The reads of the chunks of a selection, one by one; threads may share them.
+cdef class Takes:
+    """Takes decoded chunks that are then written to."""
+
+    cdef list numbers
+    cdef dict chunks            # by number
+
+    def __call__(self, index_t i, cnp.ndarray memory not None):
+        self.chunks[self.numbers[i]] = memory
+
+
+@cython.final
+cdef class ChunkMoves:
+    """The moves of the chunks of a selection, one by one; threads may share reads.
 
     Called by a decoder, it moves a chunk from memory that the decoder has filled.
     """
@@ -1216,7 +1300,7 @@ cdef class ChunkReads:
             self.last = one
 
     cdef int move(self, index_t i, char *base) except -1:
-        """Read a chunk from memory, at its place from `base` on; NULL: from its raw place."""
+        """Move a chunk in memory, at its place from `base` on; NULL: at its raw place."""
         cdef job_t job = self.job
         cdef int ndim = job.layout.ndim, j, failure
         cdef const int *low = self.low + i * ndim
@@ -1237,7 +1321,7 @@ cdef class ChunkReads:
     cdef int prepare(
         self, Frame frame, const selection_t *s, cnp.ndarray values, index_t total
     ) except -1:
-        """Prepare the reads of a non-empty selection of some chunks; `axial` is pinned meanwhile."""
+        """Prepare the moves of a non-empty selection of some chunks; `axial` is pinned meanwhile."""
         cdef index_t stride[MAX_NDIM]
         cdef index_t room_for[MAX_NDIM]
         cdef index_t n_pieces = 0, size = selection_size(s) * frame.now.layout.itemsize, i = 0
@@ -1251,7 +1335,7 @@ cdef class ChunkReads:
         self.address = <index_t *> malloc(total * sizeof(index_t))
         self.low = <int *> malloc(max(1, total * ndim) * sizeof(int))
         if self.pieces == NULL or self.address == NULL or self.low == NULL:
-            raise MemoryError(f"no memory to read {total} chunks")
+            raise MemoryError(f"no memory to move {total} chunks")
         if FREE_THREADS:
             self.axial = frame.now.axial[0]     # as in `_run_large`
         look_up_strides(s, values, stride)
@@ -1563,7 +1647,7 @@ def return_changed(Transfers self not None, const index_t[::1] addresses not Non
 def freeze_taken(
     Transfers self not None, const index_t[::1] addresses not None, const uint64_t[::1] entries not None
 ):
-    """Give chunks their entries, unless they were written since they were taken.
+    """Give raw chunks their entries, unless they were written since they were taken.
 
     Return which chunks are frozen now, as a boolean array.
     """
@@ -1577,7 +1661,8 @@ def freeze_taken(
     if FREE_THREADS and count_of(&writes.n_going):
         return result
     for i in range(addresses.shape[0]):
-        if not touched_get(writes.changed.root, addresses[i]) and addresses[i] not in writes.shown:
+        if (not touched_get(writes.changed.root, addresses[i]) and addresses[i] not in writes.shown
+                and not frozen.live(addresses[i])):
             frozen.set_entry(addresses[i], entries[i])
             found[i] = True
     return result

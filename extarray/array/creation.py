@@ -155,8 +155,8 @@ def create(
     compression : str, int, Codec or None
         A codec for chunks that are left behind by growth, see `pack` for its forms; None: all stay
         as they are.  Such chunks are *frozen*: they lie compressed in a third file, ``path.xtz``.
-        The chunks at the front stay raw, so growth costs what it does without compression; a write
-        to a part of a frozen chunk *thaws* it.
+        The chunks at the front stay raw, so growth costs what it does without compression.  The
+        first write to a frozen chunk compresses it anew; the next one *thaws* it.
     freeze : {"behind", "close", "never"}
         When chunks are frozen, with `compression`: in the background, once all of their elements
         lie inside the bounds; only by `close`; or only by `ExtArray.freeze`.

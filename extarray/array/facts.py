@@ -186,6 +186,7 @@ class Stored(Protocol):
 def freezable(array: Any) -> Any:
     """Return an array whose chunks can be frozen, or raise."""
     if array._store.now.frozen is None:
+        check(array)
         raise ArgumentError(
             f"chunks of {array._name()} cannot be frozen: it was created without compression; copy "
             "it with extarray.create(path, like=array, compression='zstd')"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray._core._transfers import freeze_taken, return_changed, take_changed
+from extarray.array.facts import check, freezable
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
@@ -127,22 +128,21 @@ def _freeze(
             continue
         if not len(taken):
             return n_frozen
-        left, is_void = taken, False
+        last = int(taken[-1])
+        # Chunks that were written to while they were frozen, or could not be thawed, need nothing.
+        left = taken = taken[frozen.entries(taken) == RAW]
+        is_void = False
         try:
             inside = taken < chunks_before(_data_bytes(array), array.chunk_bytes)
             if now.held is not None:  # growth that may still be taken back
                 inside[:] = False
             chosen = taken[inside]
-            # A store that failed may have left frozen chunks among them.
-            chosen = chosen[frozen.entries(chosen) == RAW]
             chosen = chosen[choose(chosen)]
             if len(chosen):
                 words = _words(array, frozen, chosen)
                 with array._writers.committing:
                     is_void = frozen.number != number
                     if not is_void and frozen.renewals == renewals and not array.closed:
-                        is_raw = frozen.entries(chosen) == RAW
-                        chosen, words = chosen[is_raw], words[is_raw]
                         frozen.announce(chosen)
                         decoded = now.decoded
                         assert decoded is not None
@@ -153,7 +153,7 @@ def _freeze(
         finally:
             return_changed(core, left)
         if not (is_void and waits):  # otherwise, the round begins again
-            first = int(taken[-1]) + 1
+            first = last + 1
 
 
 def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -187,7 +187,9 @@ def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArr
 
 
 def _table(array: Living) -> Frozen:
-    frozen: Frozen | None = array._store.now.frozen
+    frozen: Frozen | None = freezable(array)._store.now.frozen
+    if frozen is None:  # closed just now
+        check(array)
     assert frozen is not None
     return frozen
 

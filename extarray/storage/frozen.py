@@ -655,6 +655,28 @@ class FrozenTable:
             self.thawed.update(addresses.tolist())
         return addresses
 
+    def rewrite(
+        self, addresses: NDArray[np.int64], chunks: Sequence[NDArray[np.uint8]]
+    ) -> bool:
+        """Give frozen chunks other bytes, in new blobs; False: they must be thawed in place of it.
+
+        Nothing needs to be on the disk before: if a power cut loses the blobs, those of the last
+        flush count again.  On an error all chunks are as before.
+
+        Raises
+        ------
+        StorageError
+            The disk is full.
+        """
+        itemsize, codec = self._header.dtype.itemsize, self.codec
+        encoded = [encode(codec, memoryview(chunk), itemsize) for chunk in chunks]
+        with self._lock:
+            if (self.entries(addresses) == RAW).any():
+                return False
+            # Raw bytes that are left of the time before stay to be given up.
+            self.store_live(addresses, self.append(addresses, encoded), True)
+        return True
+
     def let_go(self, first: int, stop: int) -> None:
         """Make chunks raw whose elements nobody needs: their raw places count, as they are."""
         with self._lock:

@@ -60,12 +60,38 @@ def test_nothing_is_frozen_unasked(tmp_path, policy):
             assert a.freeze() == 8
             assert a.freeze() == 0
             a[0, 0] = 2
+            assert len(frozen_chunks(a)) == 8
+            a[0, 1] = 2  # once more
             assert len(frozen_chunks(a)) == 7
             a.thaw()
             assert frozen_chunks(a) == []
     with xa.open(tmp_path / "a") as a:
         assert len(frozen_chunks(a)) == (0 if policy == "never" else 8)
         assert a[1, 1] == 1
+
+
+def test_a_box_in_frozen_chunks_leaves_them_frozen(tmp_path, engine):
+    x = np.arange(16 * 16.0).reshape(16, 16)
+    path = tmp_path / "a"
+    with xa.create(path, x.shape, chunks=(4, 4), compression="zlib", engine=engine) as a:
+        a[...] = x
+    reader = xa.open(path, engine=engine)
+    np.testing.assert_array_equal(reader[...], x)
+    with xa.open(path, "r+", engine=engine) as a:
+        a[1:9, 3:8] = x[1:9, 3:8] = -1
+        assert len(frozen_chunks(a)) == 16
+        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(reader[...], x)
+        a[3, 7] = x[3, 7] = -2
+        assert len(frozen_chunks(a)) == 15
+        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(reader[...], x)
+        a.flush()
+        np.testing.assert_array_equal(reader[...], x)
+    reader.close()
+    with xa.open(path) as a:
+        assert len(frozen_chunks(a)) == 16
+        np.testing.assert_array_equal(a[...], x)
 
 
 def test_readers_follow(tmp_path, engine):
@@ -129,7 +155,7 @@ def test_a_chunk_that_was_to_be_written_and_is_frozen_stays_so(tmp_path, monkeyp
         with monkeypatch.context() as patch:
             patch.setattr(FrozenTable, "thaw", thaw)
             with pytest.raises(StorageError, match="no space"):
-                a[0, 0] = 1
+                a[[0, 1], [0, 1]] = 1
         assert a.freeze() == 0
         np.testing.assert_array_equal(a[...], x)
 

@@ -7,6 +7,7 @@ stores, when `settle` gives them up, as a hole would.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
 import threading
@@ -30,14 +31,18 @@ class Freezer:
 
     Attributes
     ----------
-    decoded, thawed : list of int
-        The addresses of all chunks that were decoded, or thawed.
+    decoded, thawed, rewritten : list of int
+        The addresses of all chunks that were decoded, or thawed, or got other bytes while frozen.
+    rewrites : bool
+        Let frozen chunks get other bytes.
     """
+
+    rewrites = False
 
     def __init__(self, array, bound=None):
         self.array, self.size = array, array.chunk_bytes
-        self.blobs, self.number = {}, 1
-        self.decoded, self.thawed = [], []
+        self.blobs, self.numbers = {}, itertools.count(2)
+        self.decoded, self.thawed, self.rewritten = [], [], []
         self.given_up = []
         self.lock = threading.Lock()
         self.counter = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the freezer
@@ -97,11 +102,11 @@ class Freezer:
                 is_left = ~np.isin(taken, wanted)
                 return_changed(self.array, taken[is_left])
             chosen = taken[~is_left]
+            chosen = chosen[self.core.entries(chosen) == 0]  # not those that were rewritten
             entries = []
             for q in chosen.tolist():
-                self.number += 1
-                self.blobs[self.number] = q, zlib.compress(self.raw(q), 1)
-                entries.append(self.number)
+                entries.append(next(self.numbers))
+                self.blobs[entries[-1]] = q, zlib.compress(self.raw(q), 1)
             done = freeze_taken(self.array, chosen, np.array(entries, np.uint64))
             self.given_up += chosen[done].tolist()
             return chosen[done].tolist()
@@ -130,6 +135,16 @@ class Freezer:
                 os.pwrite(fd, zlib.decompress(blob), q * self.size)
             self.core.set_entry(q, 0)
         self.thawed += addresses.tolist()
+
+    def rewrite(self, addresses, chunks):
+        if not self.rewrites:
+            return False
+        for q, chunk in zip(addresses.tolist(), chunks, strict=True):
+            number = next(self.numbers)
+            self.blobs[number] = q, zlib.compress(chunk, 1)
+            self.core.set_entry(q, number)
+        self.rewritten += addresses.tolist()
+        return True
 
     def close(self):
         self.array.close()
