@@ -1,9 +1,10 @@
 """Compressed arrays that grow, beside h5py, zarr and Blosc2: the same codec, filter and chunks.
 
 ``python -m benchmarks.compression`` prints a table for each size of chunk: times of the others in
-units of ours, or all in units of h5py's with ``--unit h5py``.  Everything is zstd of level 1 after
-a shuffle of bytes, on one thread.  A line is measured for one library after the other, and again in
-each round, of which the fastest counts; what is read is compared with what was written, untimed.
+units of ours (of another library's with ``--unit``), so that less than 1 is faster than ours.  All
+have zstd of level 1 after a shuffle of bytes, and one thread.  The libraries take turns, line by
+line and round by round, and the fastest round counts; what is read is compared with what was
+written, untimed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,7 +34,7 @@ LEVEL = 1
 THREAD = "threads"
 
 
-# -- libraries ---------------------------------------------------------------------------------------
+# -- libraries -------------------------------------------------------------------------------------
 
 
 class Library:
@@ -163,14 +164,12 @@ class OfZarr(Library):
         codec = BloscCodec(cname="zstd", clevel=LEVEL, shuffle="shuffle")
         shards = tuple(self.shards * n for n in chunks) if self.shards else None
         options = {"shape": shape, "dtype": dtype, "chunks": chunks, "shards": shards}
-        with _one_thread_of_zarr():
-            self.array = zarr.create_array(self.path, compressors=codec, **options)
+        self.array = zarr.create_array(self.path, compressors=codec, **options)
 
     def open(self, mode: str) -> None:
         import zarr
 
-        with _one_thread_of_zarr():
-            self.array = zarr.open_array(self.path, mode=mode)
+        self.array = zarr.open_array(self.path, mode=mode)
 
 
 class OfZarrShards(OfZarr):
@@ -211,25 +210,26 @@ LIBRARIES: tuple[type[Library], ...] = (
 
 
 @contextmanager
-def _one_thread_of_zarr() -> Iterator[None]:
-    import zarr
-    from numcodecs import blosc
-
-    blosc.set_nthreads(1)
-    zarr.config.set({"threading.max_workers": 1, "async.concurrency": 1})
-    yield
-
-
-def one_thread() -> None:
-    """Let each library use one thread, as far as it can be told."""
+def one_thread(libraries: list[type[Library]]) -> Iterator[None]:
+    """Let each library use one thread, as far as it can be told; our freezer has its own."""
     import extarray as xa
 
-    os.environ["BLOSC_NTHREADS"] = "1"  # of hdf5plugin
-    xa.config.threads = 1
-    xa.config.chunk_cache = CACHE
+    with ExitStack() as stack:
+        for name, value in (("threads", 1), ("chunk_cache", CACHE)):
+            stack.callback(setattr, xa.config, name, getattr(xa.config, name))
+            setattr(xa.config, name, value)
+        os.environ.setdefault("BLOSC_NTHREADS", "1")  # of hdf5plugin
+        if any(issubclass(one, OfZarr) for one in libraries):
+            import zarr
+            from numcodecs import blosc
+
+            stack.callback(blosc.set_nthreads, blosc.set_nthreads(1))
+            stack.enter_context(zarr.config.set({"threading.max_workers": 1}))
+            stack.enter_context(zarr.config.set({"async.concurrency": 1}))
+        yield
 
 
-# -- lines -------------------------------------------------------------------------------------------
+# -- lines -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -424,7 +424,7 @@ def _timed() -> Iterator[Callable[[], float]]:
     end = time.perf_counter()
 
 
-# -- tables ------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def measured_values(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
@@ -448,7 +448,10 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """Return the figures of each library by line: the least of all rounds."""
     cube, film = measured_values(sizes.shape), film_of(sizes.frames)
-    sides = {one.name: Measured(one, sizes, os.path.join(folder, f"{k}")) for k, one in enumerate(libraries)}
+    sides = {
+        one.name: Measured(one, sizes, os.path.join(folder, f"{k}"))
+        for k, one in enumerate(libraries)
+    }
     found: dict[str, dict[str, float]] = {name: {} for name in sides}
 
     def run(line: Callable[[Measured], Iterator[tuple[str, float]]]) -> None:
@@ -486,9 +489,10 @@ def _shown(line: str, figure: float) -> str:
     return f"{figure * 1e3:.3g} ms" if figure > 1e-3 else f"{figure * 1e6:.3g} µs"
 
 
-def goals(found: dict[str, dict[str, float]], n_frames: int) -> list[str]:
+def goals(found: dict[str, dict[str, float]]) -> list[str]:
     """Return what misses its goal."""
-    ours, others = found[Ours.name], {n: f for n, f in found.items() if n not in (Ours.name, Uncompressed.name)}
+    ours = found[Ours.name]
+    others = {n: f for n, f in found.items() if n not in (Ours.name, Uncompressed.name)}
     missed = []
 
     def judge(line: str, figure: float, most: float, of: str) -> None:
@@ -555,21 +559,21 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{one.name}: not installed: {error.name}")
             continue
         libraries.append(one)
-    one_thread()
     names = ("extarray", "numpy", "h5py", "hdf5plugin", "zarr", "numcodecs", "blosc2")
     print(f"{load()}; {versions(*names)}")
     stored = {}
     for sizes in cases:
         folder = tempfile.mkdtemp(dir=options.folder)
         try:
-            found = measure(libraries, sizes, options.rounds, folder)
-            scaling = two_threads(sizes, options.rounds, folder)
+            with one_thread(libraries):
+                found = measure(libraries, sizes, options.rounds, folder)
+                scaling = two_threads(sizes, options.rounds, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         nbytes = 4 * math.prod(sizes.chunks)
         print(f"\nChunks of {nbytes / 1024:.0f} KiB:\n\n{table(found, options.unit)}\n")
         print(f"Two threads read everything {scaling:.2f} times as fast as one.")
-        for line in goals(found, sizes.frames[0]):
+        for line in goals(found):
             print(f"Missed: {line}")
         stored["×".join(map(str, sizes.chunks))] = {**found, THREAD: {"two": scaling}}
     if options.json:
