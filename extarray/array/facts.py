@@ -196,6 +196,7 @@ def compression(array: Stored) -> Codec | None:
 def freezable(array: Any) -> Any:
     """Return an array whose chunks may be frozen, or raise."""
     if array._store.now.frozen is None:
+        check(array)
         how = "copy it to files" if array.path is None else "set its attribute compression"
         raise ArgumentError(
             f"chunks of {array._name()} cannot be frozen: it has no compression; {how}"

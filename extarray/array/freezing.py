@@ -1,8 +1,10 @@
 """Freezing: chunks that growth has left behind become compressed blobs; and their thaw.
 
-One thread at a time freezes chunks of an array, in rounds of bounded memory.  A round takes chunks
-that were written, encodes their bytes on several threads, appends the blobs to the log, and gives
-the chunks their entries; those that were written in the meantime stay raw.
+It goes in rounds of bounded memory.  A round takes chunks that were written, encodes their bytes on
+several threads, appends the blobs to the log, and gives the chunks their entries; those that were
+written in the meantime stay raw.  Several threads may be at it, so that another one may freeze the
+same chunks, and a flush give up their raw bytes, before these are read.  So a round that sees the
+number of freezes change is void.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import numpy as np
 
 from extarray._core._transfers import freeze_taken, return_changed, take_changed
 from extarray.array import life
+from extarray.array.facts import check, freezable
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
@@ -288,7 +291,9 @@ def append_blobs(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) ->
 
 
 def _table(array: Living) -> Frozen:
-    frozen: Frozen | None = array._store.now.frozen
+    frozen: Frozen | None = freezable(array)._store.now.frozen
+    if frozen is None:  # closed just now
+        check(array)
     assert frozen is not None
     return frozen
 

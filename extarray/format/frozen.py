@@ -50,6 +50,7 @@ __all__ = [
     "is_whole_head",
     "log_uuid",
     "move_blob",
+    "place_of_word",
     "places_of_words",
 ]
 
@@ -149,6 +150,17 @@ def places_of_words(words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArr
     sizes = (words & np.uint64(_MOST_UNITS)).astype(np.int64) * UNIT
     sizes[offsets == 0] = 0
     return offsets, sizes
+
+
+def place_of_word(word: int) -> tuple[int, int]:
+    """Return offset and size of the blob in ``.xtz`` that a word leads to.
+
+    Examples
+    --------
+    >>> place_of_word(3 << 24 | 2)
+    (192, 128)
+    """
+    return (word >> _LENGTH_BITS) * UNIT, (word & _MOST_UNITS) * UNIT
 
 
 # -- the log ---------------------------------------------------------------------------------------

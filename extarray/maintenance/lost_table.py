@@ -16,6 +16,7 @@ from extarray.format.blobs import (
     FILE_HEAD_BYTES,
     FILL,
     UNIT,
+    BlobsBlock,
     check_blob,
     extents_for,
 )
@@ -27,6 +28,7 @@ from extarray.format.frozen import (
     decode_frozen_block,
     encode_frozen_block,
     extent_bytes,
+    place_of_word,
     places_of_words,
 )
 
@@ -112,10 +114,11 @@ def _lead_to_blobs(log: File, words: NDArray[np.uint64], addresses: NDArray[np.i
 
 def has_blob_of(log: File, words: NDArray[np.uint64], uuid: bytes) -> bool:
     """Tell whether words of the chunks 0, 1, ... lead to a blob of the log with a uuid."""
+    block = BlobsBlock(uuid, 0)
     for address in np.flatnonzero(words > FILL).tolist():
-        offsets, sizes = places_of_words(words[address : address + 1])
+        offset, size = place_of_word(int(words[address]))
         try:
-            check_blob(memoryview(log.read(int(sizes[0]), int(offsets[0]))), address, uuid)
+            check_blob(memoryview(log.read(size, offset)), address, block)
         except ChecksumError:
             continue
         return True

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import threading
 import time
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray._core._frozen import Frozen
-from extarray._core._mapping import Counter, MappedWords, Region
+from extarray._core._mapping import Counter, MappedWords
 from extarray.codecs.codec import Codec
 from extarray.codecs.payloads import encode
 from extarray.common.config import config
@@ -37,7 +36,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.limits import limits
-from extarray.common.system import boot_id, open_memory
+from extarray.common.system import boot_id
 from extarray.common.threads import run_together
 from extarray.format.blobs import (
     FILE_HEAD_BYTES,
@@ -65,6 +64,7 @@ from extarray.format.frozen import (
     extent_bytes,
     extents_of,
     move_blob,
+    place_of_word,
     places_of_words,
 )
 from extarray.format.suffixes import DATA
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from extarray.storage.commits import Committer
     from extarray.storage.store import Present, Room
 
-__all__ = ["HANDED_ON", "FrozenShadow", "FrozenTable", "NewLog", "new_log", "show_frozen"]
+__all__ = ["HANDED_ON", "FrozenChunks", "FrozenTable", "NewLog", "new_log", "show_frozen"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
@@ -642,12 +642,17 @@ class FrozenTable:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _blob(self, word: int) -> memoryview:
-        offsets, sizes = places_of_words(np.array([word], np.uint64))
-        return memoryview(self.log.read(int(sizes[0]), int(offsets[0])))
-
-    def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None:
+    def decode(
+        self,
+        target: memoryview,
+        address: int,
+        word: int,
+        verify: bool = True,
+        room: bytearray | None = None,
+    ) -> None:
         """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
+
+        `room`: memory for blobs, which grows, for a caller that decodes many.
 
         Raises
         ------
@@ -658,11 +663,16 @@ class FrozenTable:
         if word == FILL:
             target[:] = fill * (size // len(fill))
             return
-        itemsize = self._header.dtype.itemsize
-        room = target
+        offset, n_bytes = place_of_word(word)
+        room = bytearray() if room is None else room
+        if len(room) < n_bytes:
+            room.extend(bytes(n_bytes - len(room)))
+        blob = memoryview(room)[:n_bytes]
+        blob = blob[: self.log.read_into(blob, offset)]
+        itemsize, whole = self._header.dtype.itemsize, target
         if size < self._header.chunk_bytes:  # for a reader that knows fewer axes
-            room = memoryview(bytearray(self._header.chunk_bytes))
-        found = decode_blob(self._blob(word), address, self._block, room, itemsize, verify)
+            whole = memoryview(bytearray(self._header.chunk_bytes))
+        found = decode_blob(blob, address, self._block, whole, itemsize, verify)
         if found is not target:
             target[:] = found[:size]
 
@@ -717,6 +727,28 @@ class FrozenTable:
             self.store_live(addresses, np.zeros(len(addresses), np.uint64))
             self.thawed.update(addresses.tolist())
         return addresses
+
+    def rewrite(self, addresses: NDArray[np.int64], chunks: Sequence[NDArray[np.uint8]]) -> bool:
+        """Give frozen chunks other bytes, in new blobs; False: they must be thawed in place of it.
+
+        Nothing needs to be on the disk before: if a power cut loses the blobs, those of the last
+        flush count again.  On an error all chunks are as before.
+
+        Raises
+        ------
+        StorageError
+            The disk is full.
+        """
+        itemsize, codec = self._header.dtype.itemsize, self.codec
+        if codec is None:
+            return False
+        encoded = [encode(codec, memoryview(chunk), itemsize) for chunk in chunks]
+        with self._lock:
+            if (self.entries(addresses) == RAW).any():
+                return False
+            # Raw bytes that are left of the time before stay to be given up.
+            self.store_live(addresses, self.append(addresses, encoded), True)
+        return True
 
     def let_go(self, first: int, stop: int) -> None:
         """Make chunks raw whose elements nobody needs: their raw places count, as they are."""
@@ -993,7 +1025,9 @@ class FrozenTable:
     def _moved_blob(self, address: int, word: int, offset: int, uuid: bytes) -> bytes:
         """Return the blob of a chunk as it stands at an offset of another log."""
         try:
-            return move_blob(self._blob(word), address, self.uuid, offset, uuid)
+            at, n_bytes = place_of_word(word)
+            blob = memoryview(self.log.read(n_bytes, at))
+            return move_blob(blob, address, self.uuid, offset, uuid)
         except ChecksumError as error:
             name = f"{self._pair.path}.xtz"
             told = ChecksumError(
@@ -1080,13 +1114,13 @@ def show_frozen(pair: Present, axial: Axial) -> None:
         known = None  # its memory and its locks are the parent's
     if known is None or known.table is not table:
         found: Any = pair
-        pair.decoded = FrozenShadow(found, table, axial)
+        pair.decoded = FrozenChunks(found, table, axial)
     else:
         known.look()
 
 
-class FrozenShadow:
-    """Decodes frozen chunks to memory, where the core finds them; a `Decoder` of its `Frozen`.
+class FrozenChunks:
+    """Decodes frozen chunks for the core; a `Decoder` of its `Frozen`.
 
     Parameters
     ----------
@@ -1107,11 +1141,9 @@ class FrozenShadow:
         self._pair, self.table, self._axial = pair, table, axial
         self.process = os.getpid()
         self._size = pair.header.chunk_bytes
-        self._file = File(open_memory(), "decoded chunks")
-        self._length = 0
         self._lock = threading.Lock()
         self._n_extents = 0
-        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes, self._mapped)
+        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes)
         self.look()
 
     def look(self) -> None:
@@ -1121,39 +1153,30 @@ class FrozenShadow:
                 self.core.add_extent(np.frombuffer(words, np.uint64))
                 self._n_extents += 1
 
-    def _lengthen(self, length: int) -> None:
-        with self._lock:
-            if length > self._length:
-                self._file.truncate(length)
-                self._length = length
-
-    def _mapped(self, length: int) -> Region:
-        self._lengthen(length)
-        with self._file as fd:
-            return Region.file(fd, length, False, True)
-
-    def decode(self, addresses: NDArray[np.int64], entries: NDArray[np.uint64]) -> None:
-        """Write chunks to the shadow, on several threads if there are many."""
+    def decode(
+        self,
+        addresses: list[int],
+        entries: list[int],
+        keeps: bool,
+        take: Callable[[int, NDArray[np.uint8]], object],
+    ) -> None:
+        """Hand chunks to `take`, on several threads if there are many."""
         n = len(addresses)
-        self._lengthen(place_of(int(addresses[-1]) + 1, self._size))
         shares = min(config.threads, n, max(1, n * self._size // limits.coded_bytes))
-        edges = [n * i // shares for i in range(shares + 1)]
-        words = list(zip(addresses.tolist(), entries.tolist(), strict=True))
-        run_together([partial(self._bring, words[a:b]) for a, b in itertools.pairwise(edges)])
 
-    def _bring(self, words: list[tuple[int, int]]) -> None:
-        chunk = memoryview(bytearray(self._size))
-        for address, word in words:
-            try:
-                self.table.decode(chunk, address, word, self._pair.verify != "never")
-            except ChecksumError as error:
-                raise self._told(error) from None
-            self._file.write(chunk, place_of(address, self._size))
+        def work(first: int) -> None:
+            blob, chunk = bytearray(), np.empty(self._size, np.uint8)
+            for i in range(first, n, shares):
+                if keeps and i > first:
+                    chunk = np.empty(self._size, np.uint8)
+                address, verify = addresses[i], self._pair.verify != "never"
+                try:
+                    self.table.decode(memoryview(chunk), address, entries[i], verify, blob)
+                except ChecksumError as error:
+                    raise self._told(error) from None
+                take(i, chunk)
 
-    def evict(self, addresses: NDArray[np.int64]) -> None:
-        """Give back the memory of chunks."""
-        for start, stop in _in_bytes(addresses, self._size):
-            self._file.punch(start, stop - start)
+        run_together([partial(work, first) for first in range(shares)])
 
     def _told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""

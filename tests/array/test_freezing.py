@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import threading
@@ -17,7 +18,8 @@ import extarray as xa
 from extarray.array import freezing
 from extarray.codecs import payloads
 from extarray.common.limits import limits
-from extarray.errors import ArgumentError, ChecksumError, ReadOnlyError
+from extarray.errors import ArgumentError, ChecksumError, ReadOnlyError, StorageError
+from extarray.storage.frozen import FrozenTable
 
 
 @pytest.fixture(params=["mmap", "pread"])
@@ -61,12 +63,38 @@ def test_nothing_is_frozen_unasked(tmp_path, policy):
             assert a.freeze() == 8
             assert a.freeze() == 0
             a[0, 0] = 2
+            assert len(frozen_chunks(a)) == 8
+            a[0, 1] = 2  # once more
             assert len(frozen_chunks(a)) == 7
             a.thaw()
             assert frozen_chunks(a) == []
     with xa.open(tmp_path / "a") as a:
         assert len(frozen_chunks(a)) == (0 if policy == "never" else 8)
         assert a[1, 1] == 1
+
+
+def test_a_box_in_frozen_chunks_leaves_them_frozen(tmp_path, engine):
+    x = np.arange(16 * 16.0).reshape(16, 16)
+    path = tmp_path / "a"
+    with xa.create(path, x.shape, chunks=(4, 4), compression="zlib", engine=engine) as a:
+        a[...] = x
+    reader = xa.open(path, engine=engine)
+    np.testing.assert_array_equal(reader[...], x)
+    with xa.open(path, "r+", engine=engine) as a:
+        a[1:9, 3:8] = x[1:9, 3:8] = -1
+        assert len(frozen_chunks(a)) == 16
+        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(reader[...], x)
+        a[3, 7] = x[3, 7] = -2
+        assert len(frozen_chunks(a)) == 15
+        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(reader[...], x)
+        a.flush()
+        np.testing.assert_array_equal(reader[...], x)
+    reader.close()
+    with xa.open(path) as a:
+        assert len(frozen_chunks(a)) == 16
+        np.testing.assert_array_equal(a[...], x)
 
 
 def test_readers_follow(tmp_path, engine):
@@ -140,6 +168,49 @@ def test_damage_is_not_frozen(tmp_path, engine):
     assert [problem.boxes for problem in found.problems if problem.severity == "error"] == [
         ((slice(2, 4), slice(0, 4)),)
     ]
+
+
+def test_a_round_that_comes_late_changes_nothing(tmp_path):
+    """A chunk was written, and taken by another round, before the first one has ended."""
+    x = np.arange(64.0).reshape(8, 8)
+    with xa.create(tmp_path / "a", x.shape, chunks=(4, 4), compression="zlib", freeze="never") as a:
+        frozen = a._store.now.frozen
+
+        def encode():
+            freezing._encode_round(a, frozen, lambda addresses: addresses >= 0, 0)
+
+        a[...] = x
+        encode()
+        a[0, 0] = x[0, 0] = -1
+        encode()
+        assert [found.chosen.tolist() for found in frozen.encoded] == [[1, 2, 3], [0]]
+        late = frozen.encoded.pop()
+        assert freezing._finish_rounds(a, frozen) == 3
+        np.testing.assert_array_equal(a[...], x)
+        frozen.encoded.append(late)
+        assert freezing._finish_rounds(a, frozen) == 1
+        a.flush()
+        assert a.freeze() == 0
+        np.testing.assert_array_equal(a[...], x)
+
+
+def test_a_chunk_that_was_to_be_written_and_is_frozen_stays_so(tmp_path, monkeypatch):
+    x = np.arange(32.0).reshape(8, 4)
+    with xa.create(tmp_path / "a", x.shape, chunks=(4, 4), compression="zlib", freeze="never") as a:
+        a[...] = x
+        a.freeze()
+        a.flush()
+        full = StorageError(errno.ENOSPC, "no space")
+
+        def thaw(*_):
+            raise full
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FrozenTable, "thaw", thaw)
+            with pytest.raises(StorageError, match="no space"):
+                a[[0, 1], [0, 1]] = 1
+        assert a.freeze() == 0
+        np.testing.assert_array_equal(a[...], x)
 
 
 def test_what_cannot_be_compressed_says_so(tmp_path):
