@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.codecs.codec import Codec
-from extarray.codecs.libraries import check_present
-from extarray.codecs.rounding import Rounding, check_bits
 from extarray.common.arguments import NOT_GIVEN, check_choice
 from extarray.common.choices import FREEZES
 from extarray.common.errors import ArgumentError
-from extarray.format.missing import missing_elements
+from extarray.common.lazy import LazyImports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from extarray.codecs.rounding import Rounding
     from extarray.format.header import Header
 
 __all__ = [
@@ -30,6 +29,14 @@ __all__ = [
     "encoding_of",
     "rounding_of",
 ]
+
+_later = LazyImports(
+    {
+        "extarray.codecs.libraries": "check_present",
+        "extarray.codecs.rounding": "Rounding check_bits",
+        "extarray.format.missing": "missing_elements",
+    }
+)
 
 
 def encoding_of(header: Header) -> dict[str, Any]:
@@ -60,7 +67,7 @@ def check_encoding(path: Any, compression: Any = None, freeze: Any = FREEZES[0])
     if codec is not None:
         if path is None:
             raise ArgumentError("compression needs files; give a path, or leave it out")
-        check_present(codec)
+        _later.check_present(codec)
     return codec
 
 
@@ -105,5 +112,6 @@ def rounding_of(
     """
     if bits is None:
         return None
-    number = check_bits(bits, dtype)
-    return Rounding(dtype, number, (np.asarray(fill, dtype)[()], *missing_elements(attrs, dtype)))
+    kept = (np.asarray(fill, dtype)[()], *_later.missing_elements(attrs, dtype))
+    found: Rounding = _later.Rounding(dtype, _later.check_bits(bits, dtype), kept)
+    return found

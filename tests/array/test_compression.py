@@ -279,6 +279,18 @@ def test_bits_that_elements_do_not_have(tmp_path, dtype, bits, error, words):
         assert not (tmp_path / "a.xmd").exists()
 
 
+def test_a_whole_file_is_compressed(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["inner/x"] = X
+        file["n"] = np.arange(5)
+    with xa.from_hdf5(tmp_path / "x.h5", path=tmp_path / "a", compression="zlib") as group:
+        for name, values in {"inner/x": X, "n": np.arange(5)}.items():
+            assert str(group[name]._store.now.frozen.codec) == "zlib"
+            np.testing.assert_array_equal(group[name][...], values)
+    with xa.open(tmp_path / "a/inner/x") as a:
+        assert codec(a) == ("zlib", True)
+
+
 def test_a_whole_file_is_not_rounded(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["x"] = X
