@@ -14,6 +14,7 @@ from extarray.array.life import attach_store, check_not_held, take_store
 from extarray.array.resizing import filling_error
 from extarray.codecs.codec import Codec
 from extarray.common.errors import ArgumentError, StorageError
+from extarray.storage.filesystem import family
 from extarray.storage.lock import has_element_writers
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def set_compression(array: Living, compression: Any) -> None:
         header = array._store.now.header
         if array._store.now.frozen is None:
             if codec is not None:
-                _make_freezable(array, codec)
+                with family("cannot change the compression of '{}'", array.path):
+                    _make_freezable(array, codec)
             return
         encoding = {**header.encoding, "codec": None if codec is None else str(codec)}
         if encoding != header.encoding:
