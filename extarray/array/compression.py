@@ -14,13 +14,16 @@ from extarray.array.life import attach_store, check_not_held, take_store
 from extarray.array.resizing import filling_error
 from extarray.codecs.codec import Codec
 from extarray.common.errors import ArgumentError, StorageError
+from extarray.grid.chunking import chunks_before
+from extarray.storage.filesystem import family
 from extarray.storage.lock import has_element_writers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from extarray.array.life import Living
     from extarray.common.arguments import Reported
+    from extarray.storage.pair import Pair
 
 __all__ = ["repack", "set_compression"]
 
@@ -34,7 +37,8 @@ def set_compression(array: Living, compression: Any) -> None:
         header = array._store.now.header
         if array._store.now.frozen is None:
             if codec is not None:
-                _make_freezable(array, codec)
+                with family("cannot change the compression of '{}'", array.path):
+                    _make_freezable(array, codec)
             return
         encoding = {**header.encoding, "codec": None if codec is None else str(codec)}
         if encoding != header.encoding:
@@ -81,10 +85,11 @@ def _make_freezable(array: Living, codec: Codec) -> None:
     try:
         frozen = store.now.frozen
         assert frozen is not None
-        n, step = array.axial.size, chunks_at_once(array)
-        for first in range(0, n, step):
-            some = np.arange(first, min(n, first + step))
-            frozen.store_live(some, append_blobs(array, frozen, some), is_hole=True)
+        step = chunks_at_once(array)
+        for first, stop in _stored_runs(files.now):
+            for low in range(first, stop, step):
+                some = np.arange(low, min(stop, low + step))
+                frozen.store_live(some, append_blobs(array, frozen, some), is_hole=True)
         if cast("Any", array)._changes != before:
             raise StorageError(
                 errno.EBUSY, f"{what}: another thread has written to it meanwhile; try again"
@@ -98,6 +103,17 @@ def _make_freezable(array: Living, codec: Codec) -> None:
             else:
                 store.close()
         raise
+
+
+def _stored_runs(now: Pair) -> Iterator[tuple[int, int]]:
+    """Yield runs of addresses of chunks, without those that may stay holes at their raw places."""
+    size, end = now.header.chunk_bytes, now.state.data_bytes
+    keeps_holes = now.header.sparse and not any(now.header.fill)
+    stop = 0
+    for low, high in now.written(end) if keeps_holes else [(0, end)]:
+        first = max(stop, chunks_before(low, size))
+        stop = chunks_before(high + size - 1, size)
+        yield first, stop
 
 
 def _check_alone(array: Living, what: str) -> None:

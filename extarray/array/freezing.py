@@ -26,13 +26,14 @@ from extarray.array.facts import check, freezable
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, StorageError
+from extarray.common.errors import ArgumentError
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import after_fork_in_child
 from extarray.common.threads import run_together
 from extarray.format.blobs import FILL
 from extarray.grid.chunking import chunks_before, place_of
+from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,8 +278,9 @@ def append_blobs(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) ->
             if number < 0:
                 return
             chunk = memoryview(bytearray(size))
-            if now.data.read_into(chunk, place_of(address, size)) < size:
-                raise StorageError(errno.EIO, f"'{now.path}.xta' was truncated in the meantime")
+            with family("cannot read '{}'", f"{now.path}.xta"):
+                if now.data.read_into(chunk, place_of(address, size)) < size:
+                    raise OSError(errno.EIO, "it was truncated in the meantime")
             if chunk[:itemsize] != fill or not is_constant(chunk, itemsize):
                 encoded[number] = encode(codec, chunk, itemsize)
 

@@ -86,9 +86,11 @@ def repack(pair: Pair, commits: Committer, axial: Axial, progress: Reported) -> 
     """
     frozen = pair.frozen
     assert frozen is not None
-    what, total = "cannot repack '{}'", frozen.used_bytes()
-    if total == pair.blobs.length:
-        return
+    what = "cannot repack '{}'"
+    with family(what, pair.path):
+        total = frozen.used_bytes()
+        if total == pair.blobs.length:
+            return
     with family(what, pair.path), Progress(total, "repack", progress) as line:
         name = real_name(blobs_name(pair.names[0]))
         temporary = fresh_name(name, pair.header.uuid)

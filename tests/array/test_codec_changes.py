@@ -586,6 +586,24 @@ def test_space_is_given_back(path):
         assert np.array_equal(a[...], x)
 
 
+def test_holes_of_a_sparse_array_stay_holes(path, engine):
+    shape = 1 << 14, 1 << 12
+    with xa.create(path, shape, "u1", chunks=(64, 4096), sparse=True, engine=engine) as a:
+        a[70, 5] = a[-1, -1] = a[-200, 7] = 3
+        a.compression = "zlib"
+        found = table(a).entries(np.arange(a.axial.size))
+        assert np.flatnonzero(found).tolist() == [1, a.axial.size - 4, a.axial.size - 1]
+        assert a[70, 5] == a[-1, -1] == a[-200, 7] == 3
+        assert a[60:80].sum() == 3
+        a[500, 5] = 4
+        assert a[500, 5] == 4
+    assert disk_bytes(path) < 1 << 20
+
+
+def disk_bytes(path):
+    return sum(os.stat(f"{path}{suffix}").st_blocks * 512 for suffix in (".xmd", ".xta", ".xtz"))
+
+
 def test_readers_of_an_array_without_keep_it(path, engine):
     with xa.create(path, VALUES.shape, "i4", chunks=CHUNKS, engine=engine) as a:
         a[...] = VALUES
