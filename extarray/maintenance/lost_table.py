@@ -16,6 +16,7 @@ from extarray.format.blobs import (
     FILE_HEAD_BYTES,
     FILL,
     UNIT,
+    BlobsBlock,
     check_blob,
     extents_for,
 )
@@ -114,8 +115,9 @@ def has_blob_of(log: File, words: NDArray[np.uint64], uuid: bytes) -> bool:
     """Tell whether words of the chunks 0, 1, ... lead to a blob of the log with a uuid."""
     for address in np.flatnonzero(words > FILL).tolist():
         offsets, sizes = places_of_words(words[address : address + 1])
+        blob = memoryview(log.read(int(sizes[0]), int(offsets[0])))
         try:
-            check_blob(memoryview(log.read(int(sizes[0]), int(offsets[0]))), address, uuid)
+            check_blob(blob, address, BlobsBlock(uuid, 0))
         except ChecksumError:
             continue
         return True
