@@ -55,15 +55,18 @@ class Version(NamedTuple):
         Later changes make another version.  Before, a tag that counts seconds may hide them.
     word : int
         Of a frozen chunk: its word in the table, which led to it; 0: the chunk is raw.
+    log : bytes
+        Uuid of the log to which the word led.
     """
 
     number: int
     is_sure: bool
     word: int = 0
+    log: bytes = b""
 
     def vouches_for(self, brought: Version | None) -> bool:
         """Tell whether raw chunks of a version that was brought are as they are now."""
-        return brought is not None and brought == (self.number, True, 0)
+        return brought is not None and brought == (self.number, True, 0, b"")
 
 
 class Arrived(NamedTuple):

@@ -160,7 +160,7 @@ class Mixed(Changing):
         self._pair, self._log, self._words, self.axial = pair, log, words, axial
         self._renew = renew
         # The words that count where the blobs of others are lost: those of the last flush.
-        self._given_way: dict[tuple[int, int], int] = {}
+        self._given_way: dict[tuple[bytes, int, int], int] = {}
         super().__init__(found, pair.header.chunk_bytes, confirm, True)
         self.filled = pair.header.fill * (self._size // max(1, len(pair.header.fill)))
 
@@ -180,7 +180,7 @@ class Mixed(Changing):
         words, live, _ = self._look(addresses)
         if self._given_way:
             for i, key in enumerate(zip(addresses.tolist(), live.tolist(), strict=True)):
-                live[i] = self._given_way.get(key, live[i])
+                live[i] = self._given_way.get((words.block.uuid, *key), live[i])
         return words, live
 
     def _look(
@@ -205,10 +205,11 @@ class Mixed(Changing):
 
     def changed(self, addresses: NDArray[Any], brought: Mapping[int, Version | None]) -> list[int]:
         """Return the addresses of chunks that may not be as they were when they were brought."""
-        _, live = self.look(addresses)
+        words, live = self.look(addresses)
+        log = words.block.uuid
         known = [brought.get(address) for address in addresses.tolist()]
         stays = [
-            word != RAW and version is not None and version.word == word
+            word != RAW and version is not None and (version.word, version.log) == (word, log)
             for word, version in zip(live.tolist(), known, strict=True)
         ]
         return sorted(
@@ -377,8 +378,8 @@ class Mixed(Changing):
                 RecoveryWarning,
                 stacklevel=2,
             )
-        keys = zip(some.tolist(), live.tolist(), strict=True)
-        self._given_way.update(zip(keys, durable.tolist(), strict=True))
+        for address, word, last in zip(*map(np.ndarray.tolist, (some, live, durable)), strict=True):
+            self._given_way[now.block.uuid, address, word] = last
         return 0
 
     def _problem(self, addresses: NDArray[Any], missed: list[_Missed]) -> Exception:
@@ -452,7 +453,7 @@ class _Blobs:
         filled = [number for number in wanted if number in self._filled]
         if filled:
             chunks = [(number, origin.filled) for number in filled]
-            yield Arrived(chunks, Version(self._number, True, FILL))
+            yield Arrived(chunks, Version(self._number, True, FILL, block.uuid))
         left = {self._blobs[number][0] for number in wanted if number in self._blobs}
         if self._reading is None or not left:
             return
@@ -473,7 +474,7 @@ class _Blobs:
                         self.missed.append(_Missed(chunk, error))
                         continue
                     decode = partial(origin.decoded, address, blob, block, threads)
-                    yield Arrived([(chunk, decode)], Version(self._number, True, word))
+                    yield Arrived([(chunk, decode)], Version(self._number, True, word, block.uuid))
         except ReplacedError:
             self.missed += [_Missed(self._numbers[number], None) for number in left]
 

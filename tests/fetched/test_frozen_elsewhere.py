@@ -175,6 +175,42 @@ def test_whole_chunks_written_to_the_log_show_after_refresh(web, tmp_path):
             np.testing.assert_array_equal(a[...], x)
 
 
+def test_logs_repacked_in_place_are_taken_up(web, tmp_path):
+    """Words that lead to a chunk in the old log and in the new one may be the same."""
+    x = X.copy()
+    with make(tmp_path / "a", x) as writer:
+        writer.freeze()
+        writer.flush()
+        with xa.open(web.url("a")) as a:
+            np.testing.assert_array_equal(a[:32], x[:32])
+            before = a._store.origin.look(np.arange(9))[1]
+            x[:, :32] += 1
+            writer[:, :32] = x[:, :32]
+            writer.freeze()
+            writer.flush()
+            writer.repack()
+            np.testing.assert_array_equal(a[32:], x[32:])
+            a.refresh()
+            assert (a._store.origin.look(np.arange(9))[1] == before).any()
+            np.testing.assert_array_equal(a[...], x)
+
+
+def test_other_codecs_are_taken_up(web, tmp_path):
+    x = X.copy()
+    with make(tmp_path / "a") as writer:
+        writer.freeze()
+        with xa.open(web.url("a")) as a:
+            for codec in ("zlib:shuffle", None, "zlib"):
+                writer.compression = codec
+                x[:32] += 1
+                writer[:32] = x[:32]
+                if codec is not None:
+                    writer.freeze()
+                writer.flush()
+                a.refresh()
+                np.testing.assert_array_equal(a[...], x)
+
+
 def test_chunks_of_the_fill_value_have_no_blob(web, tmp_path):
     x = X.copy()
     x[32:64] = 9
