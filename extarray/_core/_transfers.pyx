@@ -946,15 +946,6 @@ cdef class Transfers(ArrayState):
             frame.vectors.unpin()
         return True
 
-    def _thaw_chunks(self, addresses):
-        """Give frozen chunks their raw bytes back."""
-        cdef Frame frame = self._writable()
-        self._begin_write(frame)
-        try:
-            self._thaw(frame, addresses)
-        finally:
-            add_to(&self.writes.n_going, -1)
-
     def _provide_chunks(self, addresses, bint write):
         """Prepare chunks that code outside these transfers will read, or write in part.
 
@@ -1696,6 +1687,16 @@ def freeze_taken(
             frozen.set_entry(addresses[i], entries[i])
             found[i] = True
     return result
+
+
+def thaw_chunks(Transfers self not None, addresses):
+    """Give frozen chunks their raw bytes back."""
+    cdef Frame frame = self._writable()
+    self._begin_write(frame)
+    try:
+        self._thaw(frame, addresses)
+    finally:
+        add_to(&self.writes.n_going, -1)
 
 
 def note_written(

@@ -36,10 +36,10 @@ From the top down; each module uses only modules below it:
     The elements elsewhere: in copies, pickles, other dtypes and dask's graphs.
 ``filling``
     Elements that fill a new array: rounded, and frozen as soon as chunks are whole.
-``freezing``
-    Chunks that growth has left behind, compressed on request, at close, or in the background.
 ``resizing``
     A change of bounds: a transaction, carried out step by step or taken back whole.
+``freezing``
+    Chunks that growth has left behind, compressed on request, at close, or in the background.
 ``facts``
     Facts that the store of an array tells: mode, path, attributes, whether it may be used;
     `info`; and the protocol of a policy of writers.

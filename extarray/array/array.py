@@ -222,7 +222,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         Examples
         --------
         >>> import extarray as xa
-        >>> with xa.create("tides", (0, 4), chunks=(2, 4), compression="zlib") as a:
+        >>> with xa.create("recoded", (0, 4), chunks=(2, 4), compression="zlib") as a:
         ...     a.append(np.ones((4, 4)))
         ...     a.compression = "zlib:9:shuffle"
         ...     a.compression
@@ -273,7 +273,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         Examples
         --------
         >>> import extarray as xa
-        >>> with xa.create("tides", 6, chunks=2, compression="zlib", freeze="never") as a:
+        >>> with xa.create("thawed", 6, chunks=2, compression="zlib", freeze="never") as a:
         ...     a[...] = 1
         ...     a.freeze()
         ...     a.thaw()

@@ -2,9 +2,9 @@
 
 It goes in rounds of bounded memory.  A round takes chunks that were written, encodes their bytes on
 several threads, appends the blobs to the log, and gives the chunks their entries; those that were
-written in the meantime stay raw.  Several threads may be at it, so that another one may freeze the
-same chunks, and a flush give up their raw bytes, before these are read.  So a round that sees the
-number of freezes change is void.
+written in the meantime stay raw.  One thread at a time takes and encodes chunks, without the lock for
+commits; any thread that has this lock ends the rounds that were encoded.  A chunk that is taken again
+leaves its earlier round, whose blob is stale.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray._core._transfers import freeze_taken, return_changed, take_changed
-from extarray.array import life
+from extarray._core._transfers import freeze_taken, return_changed, take_changed, thaw_chunks
 from extarray.array.facts import check, freezable
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.array.life import Living
+    from extarray.array.facts import Stored
     from extarray.storage.store import Frozen
 
 __all__ = [
@@ -60,7 +59,7 @@ _MOST, _ROUND_BYTES, _PAUSE = 1 << 12, 1 << 24, 0.001
 _DELAY = 0.02
 
 
-def freeze(array: Living) -> int:
+def freeze(array: Stored) -> int:
     """Freeze all raw chunks that have elements; see `ExtArray.freeze`.  Return their number."""
     core: Any = array
     with array._writers.committing:
@@ -79,7 +78,7 @@ def freeze(array: Living) -> int:
         return n_frozen + _freeze(array, frozen, everything, True)
 
 
-def freeze_chosen(array: Living, addresses: NDArray[np.int64]) -> int:
+def freeze_chosen(array: Stored, addresses: NDArray[np.int64]) -> int:
     """Freeze chunks that the caller keeps stores out of; return the number of those that are."""
     frozen = _table(array)
     with array._writers.committing:
@@ -88,7 +87,7 @@ def freeze_chosen(array: Living, addresses: NDArray[np.int64]) -> int:
     return n_frozen
 
 
-def freeze_at_end(array: Living) -> None:
+def freeze_at_end(array: Stored) -> None:
     """Freeze what is left, if the array says so, and bring all to the disk.
 
     Only then do raw bytes of frozen chunks give their space back.
@@ -101,7 +100,7 @@ def freeze_at_end(array: Living) -> None:
         store.flush()
 
 
-def _freeze_behind(array: Living) -> None:
+def _freeze_behind(array: Stored) -> None:
     """Freeze the chunks whose elements were all written, and that no write has thawed."""
     frozen = _table(array)
 
@@ -112,26 +111,26 @@ def _freeze_behind(array: Living) -> None:
     _free(array, frozen)
 
 
-def thaw(array: Living) -> None:
+def thaw(array: Stored) -> None:
     """Give all frozen chunks their raw bytes back; see `ExtArray.thaw`."""
     core: Any = array
     n = chunks_before(_data_bytes(array), array.chunk_bytes)
     step = max(1, config.max_memory // (4 * array.chunk_bytes))
     for first in range(0, n, step):
         some = np.arange(first, min(n, first + step))
-        core._thaw_chunks(some)
+        thaw_chunks(core, some)
 
 
-def _free(array: Living, frozen: Frozen) -> None:
+def _free(array: Stored, frozen: Frozen) -> None:
     """Flush, and so make holes of frozen chunks, if they keep much space by now."""
     if frozen.bytes_to_free >= limits.unfreed_bytes:
         # Bring most to the disk while appends go on: a flush stops them.
         now: Any = array._store.now
         now.data.datasync()
-        life.flush(array)
+        array._writers.flush(array)
 
 
-def _are_complete(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _are_complete(array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which chunks lie inside the bounds as a whole, so that no growth writes to them."""
     state, chunks = array._store.now.state, array.chunks
     index = np.asarray(array.axial.indices(addresses))
@@ -143,7 +142,7 @@ def _are_complete(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.boo
 
 
 def _freeze(
-    array: Living,
+    array: Stored,
     frozen: Frozen,
     choose: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
     waits: bool,
@@ -188,7 +187,7 @@ class _Round:
 
 
 def _encode_round(
-    array: Living,
+    array: Stored,
     frozen: Frozen,
     choose: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
     first: int,
@@ -218,7 +217,7 @@ def _encode_round(
     return taken
 
 
-def _finish_rounds(array: Living, frozen: Frozen) -> int:
+def _finish_rounds(array: Stored, frozen: Frozen) -> int:
     """Give encoded chunks their words, unless they were written meanwhile; return their number.
 
     The caller holds the lock for commits, so a thread that waits for it, to freeze what it has
@@ -244,7 +243,7 @@ def _finish_rounds(array: Living, frozen: Frozen) -> int:
     return n_frozen
 
 
-def _undamaged(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+def _undamaged(array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the raw chunks that match their checksums: blobs would hide damage (I11)."""
     core: Any = array
     store: Any = array._store
@@ -256,12 +255,12 @@ def _undamaged(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.int64]
     return np.setdiff1d(addresses, left)
 
 
-def chunks_at_once(array: Living) -> int:
+def chunks_at_once(array: Stored) -> int:
     """Return how many chunks are frozen at a time."""
     return max(1, min(_MOST, _ROUND_BYTES // array.chunk_bytes))
 
 
-def append_blobs(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
+def append_blobs(array: Stored, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Append blobs of raw chunks to the log, and return the words that lead to them."""
     now: Any = array._store.now
     size, itemsize, fill = array.chunk_bytes, array.itemsize, now.header.fill
@@ -292,7 +291,7 @@ def append_blobs(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) ->
     return words
 
 
-def _table(array: Living) -> Frozen:
+def _table(array: Stored) -> Frozen:
     frozen: Frozen | None = freezable(array)._store.now.frozen
     if frozen is None:  # closed just now
         check(array)
@@ -300,7 +299,7 @@ def _table(array: Living) -> Frozen:
     return frozen
 
 
-def _data_bytes(array: Living) -> int:
+def _data_bytes(array: Stored) -> int:
     state: Any = array._store.now.state
     return int(state.data_bytes)
 
@@ -346,7 +345,7 @@ def _forget() -> None:
 after_fork_in_child(_forget)
 
 
-def notice(array: Living) -> None:
+def notice(array: Stored) -> None:
     """Let chunks that a growth has left behind be frozen in the background."""
     global _worker
     frozen = array._store.now.frozen

@@ -91,6 +91,7 @@ def test_chunks_of_the_fill_value_have_no_blob(path):
 
 
 @pytest.mark.parametrize("fill", [0, 3])
+@pytest.mark.invariant("I15")
 def test_a_flush_makes_holes_of_what_is_frozen_and_a_thaw_fills_them(path, fill):
     chunks = (64, 64)
     x = np.arange(1, 1 + 128 * 64, dtype="i4").reshape(128, 64)
@@ -358,6 +359,7 @@ def test_a_reader_sees_each_freeze_and_thaw(path, engine):
         assert table(reader).number == 3
 
 
+@pytest.mark.invariant("I15")
 def test_a_raw_copy_is_repeated_if_the_chunk_is_frozen_meanwhile(path, monkeypatch):
     with create(path, LARGE.shape, chunks=PAGE) as a, xa.open(path) as reader:
         a[...] = LARGE
@@ -691,6 +693,7 @@ def work(path, model):
 @pytest.mark.slow
 @needs_no_tracing
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.invariant("I15")
 def test_kills_at_every_place_lose_nothing(path, tmp_path, engine):
     """Each child is killed at one place; the parent knows which step it was in."""
     modules = (frozen, commits, space)
@@ -791,6 +794,7 @@ class Disk:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.invariant("I15")
 def test_power_cuts_lose_nothing_that_was_flushed(path, tmp_path, monkeypatch, seed, engine):
     """Any page changed since the last synchronization of its file may be old or new."""
     rng = np.random.default_rng(seed)
@@ -1045,6 +1049,7 @@ def test_a_commit_of_several_arrays(path, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.invariant("I15")
 def test_readers_beside_freezes_thaws_and_holes(path, engine):
     """Each row has one value, which only rises; chunks are pages, and become holes."""
     rows = np.repeat(np.arange(1, 65, dtype="i4"), 96).reshape(64, 96)
