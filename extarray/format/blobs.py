@@ -46,6 +46,7 @@ __all__ = [
     "encode_file_head",
     "entry_places",
     "extents_for",
+    "payload_of",
     "raw_places",
     "table_bytes",
 ]
@@ -314,6 +315,29 @@ def _damaged(address: int, what: str) -> ChecksumError:
     return error
 
 
+def payload_of(blob: memoryview, address: int, block: BlobsBlock, verify: bool = True) -> Encoded:
+    """Return the payload of a chunk from its blob, as its codec has it.
+
+    Parameters
+    ----------
+    blob : memoryview
+    address : int
+    block : BlobsBlock
+    verify : bool
+        Compare the blob with its checksum.
+
+    Raises
+    ------
+    ChecksumError
+        This is not the blob of the chunk, or it is damaged; ``chunk`` names the chunk.
+    """
+    crc, n, codec, filter_id, blocks = decode_blob_head(blob, address, block, len(blob))
+    stop = BLOB_HEAD_BYTES + n
+    if verify and crc32c(blob[CHECKSUM.size : stop], crc32c(block.uuid)) != crc:
+        raise _damaged(address, "it does not match its checksum")
+    return Encoded(codec, filter_id, blocks, blob[BLOB_HEAD_BYTES:stop])
+
+
 def decode_blob(
     blob: memoryview,
     address: int,
@@ -348,11 +372,8 @@ def decode_blob(
     MissingExtraError
         The library of its codec is not installed.
     """
-    crc, n, codec, filter_id, blocks = decode_blob_head(blob, address, block, len(blob))
-    stop = BLOB_HEAD_BYTES + n
-    if verify and crc32c(blob[CHECKSUM.size : stop], crc32c(block.uuid)) != crc:
-        raise _damaged(address, "it does not match its checksum")
-    payload = blob[BLOB_HEAD_BYTES:stop]
+    codec, filter_id, blocks, found = payload_of(blob, address, block, verify)
+    payload = memoryview(found)
     if codec == CodecId.RAW and not filter_id and not blocks and len(payload) == len(room):
         return payload
     try:

@@ -43,6 +43,7 @@ from extarray.format.blobs import (
     decode_blob,
     encode_file_head,
     extents_for,
+    payload_of,
 )
 from extarray.format.blocks import MOST_SUMS_EXTENTS, BlockKind, Place, sums_capacity
 from extarray.format.constants import SECTOR
@@ -599,6 +600,19 @@ class FrozenTable:
         found = decode_blob(self._blob(word), address, self._block, target, itemsize, verify)
         if found is not target:
             target[:] = found
+
+    def payload(self, address: int) -> Encoded | None:
+        """Return a frozen chunk as its codec has it; None: it is raw, or has the fill value.
+
+        Raises
+        ------
+        ChecksumError
+            The blob is damaged; ``chunk`` names the chunk.
+        """
+        word = int(self.entries(np.array([address]))[0])
+        if word in (RAW, FILL):
+            return None
+        return payload_of(self._blob(word), address, self._block)
 
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
