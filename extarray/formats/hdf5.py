@@ -50,6 +50,7 @@ from extarray.formats.hdf5_parts import (
     holders,
     in_place,
     labels,
+    payloads_of,
     plain_dtype,
     put_attrs,
     read_attrs,
@@ -411,7 +412,13 @@ def source_of(dataset: Any, text: Any = None) -> Source:
         return values if decode is None else decode(values)
 
     found = in_place(dataset, kind, given, read) if decode is None and not inner else None
-    source = replace(found or Source(given, read), lost=lost, stored=partial(stored_bytes, dataset))
+    payloads = payloads_of(dataset, kind) if decode is None and not inner else None
+    source = replace(
+        found or Source(given, read),
+        lost=lost,
+        stored=partial(stored_bytes, dataset),
+        payloads=payloads,
+    )
     return with_holes(source, dataset)
 
 
@@ -607,7 +614,8 @@ def made(
 
         single = stored.encode is None and takes_chunks(dataset, given.dtype)
         each = with_room(dataset, room, chunk_writer(dataset) if single else write)
-        sink = Made(each, chunks=dataset.chunks, single=single, lost=lost)
+        payloads = payloads_of(dataset, given.dtype, room) if stored.encode is None else None
+        sink = Made(each, chunks=dataset.chunks, single=single, lost=lost, payloads=payloads)
         sink.dataset = dataset
         sink.scales = list(_scales_of(given, _parent(group, name), name, lost))
         yield sink

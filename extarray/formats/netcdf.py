@@ -44,6 +44,7 @@ from extarray.formats.hdf5_parts import (
     chunk_writer,
     fixed_text,
     in_place,
+    payloads_of,
     takes_chunks,
     text_dtype,
     with_holes,
@@ -431,8 +432,9 @@ def _in_place(variable: Any, source: Source) -> Iterator[Source]:
                 dataset = file[f"{group.path}/{inside}"]
                 # The shapes differ if another variable is longer along an unlimited dimension.
                 if dataset.shape == given.shape and dataset.dtype == given.dtype == variable.dtype:
-                    found = in_place(dataset, given.dtype, given, source.read)
-                    found = with_holes(found or source, dataset)
+                    found = in_place(dataset, given.dtype, given, source.read) or source
+                    found = replace(found, payloads=payloads_of(dataset, given.dtype))
+                    found = with_holes(found, dataset)
         yield source if found is None else replace(found, lost=source.lost, stored=source.stored)
 
 
