@@ -196,6 +196,11 @@ def from_netcdf(
     LossyWarning
         The array cannot hold all of the file; the message names what is left out.
 
+    Notes
+    -----
+    Compressed chunks of a netCDF-4 file that is given by its path are taken over as `from_hdf5`
+    does it, if h5py is installed: ``compression="zlib:shuffle"``, for example.
+
     Examples
     --------
     >>> import os, tempfile, extarray as xa

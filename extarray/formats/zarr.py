@@ -146,6 +146,12 @@ def from_zarr(
     such attribute: the fill value of an array with ``_ARRAY_DIMENSIONS`` serves instead, and
     becomes the attribute here.
 
+    Compressed chunks of the store become frozen chunks as they are, without being encoded anew, if
+    `compression` names their codec: ``"zstd"`` or ``"zlib"``, and ``"zstd:shuffle"`` or
+    ``"zlib:shuffle"`` after numcodecs' Shuffle; ``":auto"`` takes either.  The level does not
+    matter; `chunks` are those of the store, without shards, in C order.  Each chunk is decoded
+    once, so a damaged one is refused.  All others, also those of Zarr's "gzip", are encoded.
+
     Examples
     --------
     >>> import os, tempfile, zarr, extarray as xa
@@ -244,6 +250,10 @@ def to_zarr(
     -----
     In a folder, the array appears when it is complete.  In other stores, it is written in place,
     and removed again if that fails.
+
+    Compressed chunks of the array, in its files or in a packed one, are written as they are if
+    `compressors` (and `filters`) are their codec, zstd or zlib, and `chunks` are theirs.  They are
+    whole, and below 512 KiB, or came from such a store; others are encoded by zarr.
 
     Attributes that are NumPy numbers or arrays become JSON numbers and lists.  In Zarr 2, the fill
     value of an array with axis names is its attribute ``_FillValue``, since xarray takes elements
