@@ -303,6 +303,9 @@ def to_netcdf(
     remove variables: `overwrite` replaces the whole file, if it only has this variable and its
     coordinates, or the elements of a variable of the same dtype and dimensions.
 
+    Compressed chunks of the array are written to a new file as `to_hdf5` does it, if h5py is
+    installed: with ``compression="zlib"``, and ``shuffle`` as their filter is.
+
     A fill value other than zero is the variable's ``_FillValue``.  Dates become numbers with
     ``units``, texts bytes with an additional dimension, booleans bytes; complex numbers get a
     dimension of 2.  `from_netcdf` restores them.
@@ -581,7 +584,9 @@ def _is_plain(dataset: Any, name: str, given: Description) -> bool:
     if not dataset.data_model.startswith("NETCDF4") or find_spec("h5py") is None:
         return False
     variable = dataset[name]
-    filters = {**(variable.filters() or {}), "complevel": 0}
+    # h5py compresses like netCDF4, and takes chunks that are compressed already.
+    own = {"complevel": 0, "zlib": False, "shuffle": False}
+    filters = {**(variable.filters() or {}), **own}
     return (
         0 not in given.shape
         and given.dtype.kind in "iuf"
@@ -609,8 +614,10 @@ def _by_h5py(fresh: str, where: str, name: str, given: Description, sink: Sink) 
         with of_library(where, _TITLE):
             dataset = file[name]
             single = takes_chunks(dataset, given.dtype)
+            payloads = payloads_of(dataset, given.dtype, room)
         write = chunk_writer(dataset) if single else dataset.__setitem__
-        yield replace(sink, write=with_room(dataset, room, write), single=single)
+        write = with_room(dataset, room, write)
+        yield replace(sink, write=write, single=single, payloads=payloads)
 
 
 def _unlimited(given: Description, asked: Any) -> tuple[str, ...]:

@@ -311,8 +311,8 @@ def test_a_chunk_of_zarr_that_lost_its_end(tmp_path):
 
 @pytest.fixture(params=["pair", "pack"])
 def source(request, tmp_path):
-    codec = getattr(request, "codec", "zlib:9:shuffle")
-    with xa.from_array(X, tmp_path / "a", chunks=CHUNKS, compression=codec) as a:
+    codec = "zlib:9:shuffle"
+    with xa.from_array(X, tmp_path / "a", CHUNKS, compression=codec, dims=("y", "x")) as a:
         if request.param == "pack":
             xa.pack(a, tmp_path / "a.xap", compression=codec)
     with xa.open(tmp_path / ("a.xap" if request.param == "pack" else "a")) as a:
@@ -326,6 +326,33 @@ def test_chunks_are_given_back_to_hdf5(source, file):
         assert all(of_hdf5(f["x"], index) == of_array(source, index) for index in WHOLE)
         f["x"].resize((60, 90))
         assert not f["x"][50:].any() and not f["x"][:, 70:].any()
+
+
+@pytest.mark.parametrize("unlimited", [None, "y"])
+def test_chunks_are_given_back_to_netcdf(source, tmp_path, unlimited):
+    netcdf = pytest.importorskip("netCDF4")
+    file = tmp_path / "file.nc"
+    options = {"compression": "zlib", "complevel": 1, "shuffle": True}
+    xa.to_netcdf(source, file, "v", unlimited=unlimited, **options)
+    stored = [of_array(source, index) for index in WHOLE]
+    with netcdf.Dataset(file) as f:
+        np.testing.assert_array_equal(f["v"][...], X)
+        assert f["v"].filters()["shuffle"] and f["v"].filters()["complevel"] == 1
+    with h5py.File(file) as f:
+        assert [of_hdf5(f["v"], index) for index in WHOLE] == stored
+
+
+def test_a_whole_file_there_and_back(file, tmp_path):
+    with h5py.File(file, "w") as f:
+        for name, x in (("run/x", X), ("y", X[:40] * 2)):
+            f.create_dataset(name, data=x, chunks=(40, 48), compression="gzip", compression_opts=9)
+    back = tmp_path / "back.h5"
+    with xa.from_hdf5(file, path=tmp_path / "group", compression="gzip") as group:
+        xa.to_hdf5(group, back, compression="gzip")
+    with h5py.File(file) as f, h5py.File(back) as g:
+        for name in ("run/x", "y"):
+            np.testing.assert_array_equal(g[name][...], f[name][...])
+            assert of_hdf5(g[name], (0, 0)) == of_hdf5(f[name], (0, 0))
 
 
 @pytest.mark.filterwarnings("ignore:Numcodecs codecs")
