@@ -53,8 +53,8 @@ From the top down; each module uses only modules below it:
     `Supply`: which chunks are present if they come from elsewhere, and which leave to make room;
     `Use` keeps them.  `Trust`: which chunks match their checksums.
 ``_frozen``
-    `Frozen`: which chunks are frozen, by the entries of their table, and the shadow that reads find
-    their bytes in.
+    `Frozen`: which chunks are frozen, by the entries of their table, and the decoded ones that stay
+    in memory.
 ``_mapping``
     `Region`: the address space behind an array (a mapped file, a plain file, or anonymous memory),
     which lives as long as a view of it.  Its windows differ in which pages a fault brings.

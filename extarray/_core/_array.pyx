@@ -20,7 +20,7 @@ from libc.stdint cimport uint64_t
 
 from ._vectors cimport address_of, as_chunk_index
 from ._copy cimport chunks_before, layout_t, place_of
-from ._frozen cimport Frozen
+from ._frozen cimport Decoded, Frozen, is_handed_on
 from ._mapping cimport (
     Lease, Region, is_shown, lease, reserve_pages, touched_get, touched_set,
 )
@@ -201,7 +201,7 @@ cdef class ArrayCore(Transfers):
         """
         cdef Frame frame = frame_of(self)
         cdef char *place
-        cdef char *shadow
+        cdef Decoded chunk
         cdef index_t offset, address
         cdef uint64_t entry, number
         if hint_of(&self.tells) or frame.cuts is not None:
@@ -212,13 +212,12 @@ cdef class ArrayCore(Transfers):
         offset = place - frame.now.layout.pages
         address = chunks_before(&frame.now.layout, offset)
         number = frame.frozen.freezes.look()
+        if is_handed_on(number):
+            return None
         entry = frame.frozen.live(address)
         if entry:
-            shadow = frame.frozen.recently(address, entry)
-            if shadow == NULL:
-                return None
-            value = PyArray_Scalar(shadow + offset, frame.kind, NULL)
-            return value if frame.frozen.recently(address, entry) == shadow else None
+            chunk = frame.frozen.recently(address, entry)
+            return None if chunk is None else PyArray_Scalar(chunk.base + offset, frame.kind, NULL)
         value = PyArray_Scalar(place, frame.kind, NULL)
         return value if frame.frozen.freezes.look() == number else None
 
@@ -586,7 +585,7 @@ cdef class ArrayCore(Transfers):
         cdef index_t chunk[MAX_NDIM]
         cdef cnp.npy_intp dims[MAX_NDIM]
         cdef cnp.npy_intp strides[MAX_NDIM]
-        cdef Frame frame = self._opened()
+        cdef Frame frame = self._opened(), latest = frame
         cdef const layout_t *layout = &frame.now.layout
         cdef index_t address, place, extent, start, first, size = layout.chunk_bytes, at = 0
         cdef int j, nd = layout.ndim
@@ -626,8 +625,10 @@ cdef class ArrayCore(Transfers):
         if frame.frozen is not None and writable:
             self.writes.shown.add(address)      # not to be frozen from here on
             self._thaw(frame, np.array([address]))
-        elif frame.frozen is not None and frame.frozen.live(address):
-            view = self._frozen_chunk(frame, address, nd, dims, strides, at)
+        elif frame.frozen is not None and is_handed_on(frame.frozen.freezes.look()):
+            latest = self._latest_table(frame)
+        if frame.frozen is not None and not writable and latest.frozen.live(address):
+            view = self._frozen_chunk(latest, address, nd, dims, strides, at)
             if view is not None:
                 return view
         owner = lease(region, frame.epoch)
@@ -667,20 +668,17 @@ cdef class ArrayCore(Transfers):
     cdef object _frozen_chunk(
         self, Frame frame, index_t address, int nd, cnp.npy_intp *dims, cnp.npy_intp *strides, index_t at
     ):
-        """Return a read-only view of a chunk in the shadow; None if it is raw by now."""
-        cdef Frozen frozen = frame.frozen
-        cdef Use used = None
-        cdef Lease owner
-        while used is None:
-            if not frozen.live(address):
+        """Return a read-only view of a decoded chunk; None if it is raw by now."""
+        cdef dict found = None
+        cdef Decoded chunk
+        while found is None:
+            if not frame.frozen.live(address):
                 return None
-            used = frozen.bring(np.array([address]))
-        frozen.take_shadow(frame.now.file_bytes)
-        owner = lease_using(lease(frozen.shadow, frame.epoch), used)
+            found = frame.frozen.bring(np.array([address]))
+        chunk = found[address]
         view = new_array(
-            frame.kind, nd, dims, strides, frozen.shadow.base + place_of(&frame.now.layout, address) + at,
-            0)
-        cnp.set_array_base(view, owner)
+            frame.kind, nd, dims, strides, chunk.base + place_of(&frame.now.layout, address) + at, 0)
+        cnp.set_array_base(view, chunk.memory)
         return view
 
     cdef Region _mapped(self, Frame frame, index_t need):

@@ -1,11 +1,11 @@
 # Which chunks of an array are frozen, and where reads find them.
 
 cimport cython
+cimport numpy as cnp
 from libc.stdint cimport uint64_t
 
-from ._mapping cimport Counter, Region
-from ._supply cimport Supply, Use
-from ._types cimport FREE_THREADS, index_t
+from ._mapping cimport Counter
+from ._types cimport index_t
 
 cdef extern from *:
     """
@@ -24,23 +24,36 @@ cdef enum:
     FIRST_BITS = 10             # the first extent has 2^10 entries, each one twice those before
     N_RECENT = 256
 
-cdef struct recent_t:
-    index_t address
-    uint64_t entry              # 0: this place is free
+cdef inline bint is_handed_on(uint64_t number) noexcept:
+    """Tell by a number of freezes whether other metadata have the table, or take it just now."""
+    return number >> 63
+
+
+@cython.final
+cdef class Decoded:
+    cdef index_t address
+    cdef uint64_t entry             # leads to the blob
+    cdef object memory
+    cdef char *base                 # byte 0 of the file would be here
+
+
+cdef Decoded decoded(index_t address, uint64_t entry, cnp.ndarray memory, index_t chunk_bytes)
 
 
 @cython.final
 cdef class Frozen:
-    cdef readonly Supply supply     # brings frozen chunks to the shadow
+    cdef object decoder
+    cdef index_t chunk_bytes
+    cdef index_t most               # decoded chunks that stay
+    cdef readonly index_t share     # most chunks of a read that are kept
     cdef Counter freezes
-    cdef Region shadow              # memory with the addresses of the array
-    cdef object mapped              # returns a region of the shadow that holds a number of bytes
     cdef int n_extents
     cdef uint64_t *extent[MOST_EXTENTS]
     cdef list kept                  # keeps the extents alive
-    cdef dict brought               # by address: the entry whose chunk is in the shadow
-    cdef recent_t recent[N_RECENT]  # chunks in the shadow that elements were read from last
-    cdef object renewing            # held while chunks in the shadow are replaced by newer ones
+    cdef dict chunks                # decoded ones by address, the oldest use first
+    cdef list recent                # those that elements were read from last
+    cdef object lock
+    cdef set rewritten              # chunks that were written to while they were frozen
     cdef readonly object thawing    # held while entries become 0, or raw bytes are given up
 
     cdef inline uint64_t *place(self, index_t address) noexcept:
@@ -55,16 +68,12 @@ cdef class Frozen:
         cdef const uint64_t *place = self.place(address)
         return 0 if place == NULL else xa_live(place)
 
-    cdef inline char *recently(self, index_t address, uint64_t entry) noexcept:
-        """Return the place of byte 0 of the array in the shadow, if a chunk is known to be there.
+    cdef inline Decoded recently(self, index_t address, uint64_t entry):
+        """Return a decoded chunk, if elements were read from it of late."""
+        cdef Decoded one = <Decoded> self.recent[address % N_RECENT]
+        return one if one is not None and one.address == address and one.entry == entry else None
 
-        For callers that hold the GIL until they have read.
-        """
-        cdef const recent_t *place = &self.recent[address % N_RECENT]
-        if FREE_THREADS or place.address != address or place.entry != entry:
-            return NULL
-        return self.shadow.pages
-
-    cdef int note_recent(self, index_t address) except -1
-    cdef int take_shadow(self, index_t length) except -1
-    cdef Use bring(self, addresses)
+    cdef Decoded find(self, index_t address, uint64_t entry)
+    cdef int keep(self, Decoded one) except -1
+    cdef int note_recent(self, Decoded one) except -1
+    cdef dict bring(self, addresses)

@@ -5,30 +5,31 @@ from typing import Any, Protocol, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray._core._mapping import Counter, Region
-from extarray._core._supply import Supply
+from extarray._core._mapping import Counter
 
 class Decoder(Protocol):
-    """The source of frozen chunks; several threads may call it, but never for one chunk."""
+    """The source of frozen chunks; several threads may call it at the same time."""
 
-    def decode(self, addresses: NDArray[np.int64], entries: NDArray[np.uint64]) -> None:
-        """Write chunks to their places in the shadow, from the blobs that their entries locate."""
+    def decode(
+        self,
+        addresses: list[int],
+        entries: list[int],
+        keeps: bool,
+        take: Callable[[int, NDArray[np.uint8]], object],
+    ) -> None:
+        """Hand the bytes of chunks, each in contiguous memory, to `take` with their number here.
 
-    def evict(self, addresses: NDArray[np.int64]) -> None:
-        """Free the memory of chunks in the shadow."""
+        `take` may be called by several threads.  Unless it `keeps` the memory, that may be used
+        again.
+        """
 
 @final
 class Frozen:
     def __new__(
-        cls,
-        provider: Decoder,
-        chunk_bytes: int,
-        bound: int | None,
-        freezes: Counter,
-        mapped: Callable[[int], Region],
+        cls, decoder: Decoder, chunk_bytes: int, bound: int | None, freezes: Counter
     ) -> Self: ...
     @property
-    def supply(self) -> Supply: ...
+    def share(self) -> int: ...
     @property
     def thawing(self) -> Lock: ...
     def add_extent(self, words: Any) -> None: ...

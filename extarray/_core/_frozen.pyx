@@ -1,55 +1,62 @@
-"""Frozen chunks: their entries in the table, and the shadow that reads find their bytes in.
+"""Frozen chunks: their entries in the table, and the decoded ones that stay in memory.
 
 A chunk is raw, with its bytes where its address says, or *frozen*: its bytes are in a blob, which
-the entry of the chunk locates.  Blobs are never overwritten.  Reads have frozen chunks decoded into
-the *shadow*, private memory with the addresses of the array, so that the same code moves both.
+the entry of the chunk locates.  Blobs are never overwritten.  A read has each frozen chunk decoded
+to memory of its own, and moves it from there by the code that moves raw chunks: it subtracts from
+the memory's address that of the chunk in the file.  Decoded chunks stay for later reads, the most
+recently used ones.
 
 An entry changes by one store.  A writer freezes a chunk without waiting for reads: the raw bytes
 stay until the number of freezes has grown, and a read of raw chunks during which it grew is
-repeated.  Before a store, chunks are *thawed*: their bytes return to their raw places.
+repeated.  Before a store, chunks are *thawed*: their bytes return to their raw places, and to the
+disk.  But what is written to a frozen chunk for the first time goes to a new blob, which need not
+wait for the disk: most chunks in which a box is corrected are not written to again.
 """
 
 import threading
 
 cimport cython
+cimport numpy as cnp
+from libc.stdint cimport uintptr_t
 
 import numpy as np
 
 from ._mapping cimport Counter
-from ._supply cimport Supply, Use
-from ._types cimport index_t
+from ._types cimport FREE_THREADS, index_t
+
+cnp.import_array()
 
 
 @cython.final
-cdef class Bringer:
-    """The provider that `Supply` calls; it notes which blob each chunk in the shadow comes from."""
+cdef class Decoded:
+    """The bytes of a frozen chunk."""
+
+
+cdef Decoded decoded(index_t address, uint64_t entry, cnp.ndarray memory, index_t chunk_bytes):
+    """Note that some memory holds the bytes of a frozen chunk."""
+    cdef Decoded self = Decoded.__new__(Decoded)
+    self.address = address
+    self.entry = entry
+    self.memory = memory
+    # Unsigned, as the difference may lie below all memory.
+    self.base = <char *> (
+        <uintptr_t> cnp.PyArray_DATA(memory) - <uintptr_t> address * <uintptr_t> chunk_bytes)
+    return self
+
+
+@cython.final
+cdef class Kept:
+    """Takes chunks from a decoder, and keeps all of them."""
 
     cdef Frozen frozen
-    cdef object provider
+    cdef list addresses, entries
+    cdef dict found             # by address
 
-    def provide(self, addresses):
-        cdef Frozen frozen = self.frozen
-        entries = frozen.entries(addresses)
-        known = addresses[entries != 0]
-        self._forget(known)
-        if len(known):
-            self.provider.decode(known, entries[entries != 0])
-        for address, entry in zip(addresses.tolist(), entries.tolist()):
-            frozen.brought[address] = entry
-
-    def ahead(self, addresses):
-        pass
-
-    def evict(self, addresses):
-        self._forget(addresses)
-        for address in addresses.tolist():
-            self.frozen.brought.pop(address, None)
-        self.provider.evict(addresses)
-
-    def _forget(self, const index_t[::1] addresses):
-        cdef index_t address
-        for address in addresses:
-            self.frozen.recent[address % N_RECENT].entry = 0
+    def __call__(self, index_t i, cnp.ndarray memory not None):
+        cdef Decoded one = decoded(
+            self.addresses[i], self.entries[i], memory, self.frozen.chunk_bytes)
+        self.frozen.keep(one)
+        self.found[one.address] = one
 
 
 @cython.final
@@ -58,29 +65,26 @@ cdef class Frozen:
 
     Parameters
     ----------
-    provider : Decoder
+    decoder : Decoder
         See the stub.
     chunk_bytes : int
-    bound : int
-        Most bytes of decoded chunks that stay, unless more are in use.
+    bound : int or None
+        Most bytes of decoded chunks that stay, at least one chunk; None: all.
     freezes : Counter
         The number of freezes, which grows before raw bytes of frozen chunks are given up.
-    mapped : callable
-        Takes a number of bytes, and returns a region of the shadow with at least as many.
     """
 
-    def __cinit__(
-        self, provider, index_t chunk_bytes, bound, Counter freezes not None, mapped not None
-    ):
-        cdef Bringer bringer = Bringer.__new__(Bringer)
-        bringer.frozen = self
-        bringer.provider = provider
-        self.supply = Supply(bringer, chunk_bytes, bound)
+    def __cinit__(self, decoder, index_t chunk_bytes, bound, Counter freezes not None):
+        self.decoder = decoder
+        self.chunk_bytes = chunk_bytes
+        self.most = (<index_t> 1 << 62) if bound is None else max(1, <index_t> bound // chunk_bytes)
+        self.share = max(1, self.most // 4)     # room for several threads, and for later reads
         self.freezes = freezes
-        self.mapped = mapped
         self.kept = []
-        self.brought = {}
-        self.renewing = threading.Lock()
+        self.chunks = {}
+        self.recent = [None] * N_RECENT
+        self.lock = threading.Lock()
+        self.rewritten = set()
         self.thawing = threading.Lock()
 
     def add_extent(self, const uint64_t[::1] words not None):
@@ -114,36 +118,57 @@ cdef class Frozen:
             raise ValueError(f"the table has no entry of chunk {address}")
         xa_set_live(place, entry)
 
-    cdef Use bring(self, addresses):
-        """Have chunks in the shadow as their entries are now; None: some are raw by now.
-
-        They stay as long as the returned `Use` lives.
-        """
-        cdef Use used
-        cdef list wanted = addresses.tolist(), entries, stale
-        while True:
-            entries = self.entries(addresses).tolist()
-            if 0 in entries:
+    cdef Decoded find(self, index_t address, uint64_t entry):
+        """Return a decoded chunk that is as its entry says; None: it is not in memory."""
+        cdef Decoded one
+        with self.lock:
+            one = self.chunks.get(address)
+            if one is None or one.entry != entry:
                 return None
-            with self.renewing:
-                stale = [
-                    address for address, entry in zip(wanted, entries)
-                    if self.brought.get(address, entry) != entry]
-                if stale:
-                    self.supply.renew(np.array(stale, np.int64))
-            used = self.supply.use(addresses)
-            # Unless another thread had the chunks of earlier entries brought meanwhile.
-            if [self.brought[address] for address in wanted] == entries:
-                return used
+            del self.chunks[address]        # to become the last that leaves
+            self.chunks[address] = one
+            return one
 
-    cdef int note_recent(self, index_t address) except -1:
-        """Note a chunk in the shadow that is in use, and likely to be read again."""
-        self.recent[address % N_RECENT].address = address
-        self.recent[address % N_RECENT].entry = self.brought[address]
+    cdef int keep(self, Decoded one) except -1:
+        """Keep a decoded chunk, in the place of those used least recently."""
+        cdef list leaving = []      # freed without the lock
+        with self.lock:
+            leaving.append(self.chunks.pop(one.address, None))
+            self.chunks[one.address] = one
+            while len(self.chunks) > self.most:
+                leaving.append(self.chunks.pop(next(iter(self.chunks))))
+            for old in leaving:
+                if old is not None and self.recent[(<Decoded> old).address % N_RECENT] is old:
+                    self.recent[(<Decoded> old).address % N_RECENT] = None
         return 0
 
-    cdef int take_shadow(self, index_t length) except -1:
-        """Map `length` bytes of the shadow."""
-        if self.shadow is None or not self.shadow.holds(length):
-            self.shadow = self.mapped(length)
+    cdef dict bring(self, addresses):
+        """Return decoded chunks by address, as their entries are now; None: some are raw by now."""
+        cdef dict found = {}
+        cdef list missing = [], words = []
+        cdef Decoded one
+        cdef index_t address
+        cdef uint64_t entry
+        cdef Kept kept
+        for address in addresses.tolist():
+            entry = self.live(address)
+            if entry == 0:
+                return None
+            one = self.find(address, entry)
+            if one is None:
+                missing.append(address)
+                words.append(entry)
+            else:
+                found[address] = one
+        if missing:
+            kept = Kept.__new__(Kept)
+            kept.frozen, kept.addresses, kept.entries, kept.found = self, missing, words, found
+            self.decoder.decode(missing, words, True, kept)
+        return found
+
+    cdef int note_recent(self, Decoded one) except -1:
+        """Note a decoded chunk that is likely to be read again, if it stays in memory."""
+        with self.lock:
+            if not FREE_THREADS and self.chunks.get(one.address) is one:
+                self.recent[one.address % N_RECENT] = one
         return 0

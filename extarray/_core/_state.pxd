@@ -26,7 +26,7 @@ cdef struct frame_t:
     bint is_writable
     bint reads_direct           # elements can be loaded from layout.base
     bint writes_direct          # and stored there without checking `touched`
-    bint reads_frozen           # elements can be loaded from layout.base or the shadow
+    bint reads_frozen           # elements can be loaded from layout.base or decoded chunks
     bint is_durable             # writes must be on the disk when the call returns
     bint asks                   # chunks need a request before they are read: a supply, or ...
     bint verifies               # ... a comparison with their checksums

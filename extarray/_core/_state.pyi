@@ -51,8 +51,15 @@ class Host(Protocol):
     def heal(self, array: Any, addresses: NDArray[np.int64]) -> None: ...
     def damaged(self, array: Any, frame: Frame, address: int) -> ExtArrayError: ...
 
-    # Give frozen chunks their raw bytes back; one thread at a time.
+    # Show the table of frozen chunks that counts now, which other metadata may have.
+    def look_at_table(self, array: Any) -> None: ...
+
+    # Give frozen chunks their raw bytes back, or other bytes in new blobs, if that is possible; one
+    # thread at a time.
     def thaw(self, array: Any, addresses: NDArray[np.int64]) -> None: ...
+    def rewrite(
+        self, array: Any, addresses: NDArray[np.int64], chunks: list[NDArray[np.uint8]]
+    ) -> bool: ...
 
 @final
 class Frame:

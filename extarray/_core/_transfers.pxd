@@ -22,9 +22,9 @@ cdef struct asked_t:
 cdef class Transfers(ArrayState):
     cdef int _transfer(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1
     cdef int _transfer_asked(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
-    cdef int _transfer_frozen(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
-    cdef bint _read_shadow(
-        self, Frame frame, selection_t *s, cnp.ndarray values, bint is_one
+    cdef int _move_frozen(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
+    cdef int _move_apart(
+        self, Frame frame, selection_t *s, cnp.ndarray values, index_t total
     ) except -1
     cdef int _move_or_watch(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _move_box(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1
@@ -64,6 +64,8 @@ cdef class Transfers(ArrayState):
     cdef int _verify_visits(self, Frame frame, const query_t *q) except -1
     cdef int _verify(self, Frame frame, addresses) except -1
     cdef void _note_visits(self, const query_t *q) noexcept
+    cdef Frame _latest_table(self, Frame frame)
+    cdef bint _rewrite(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _thaw(self, Frame frame, addresses) except -1
     cdef int _tell(self, const selection_t *s) except -1
 

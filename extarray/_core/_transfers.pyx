@@ -9,13 +9,14 @@ import os
 
 import numpy as np
 
+cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._frozen cimport Frozen
+from ._frozen cimport Decoded, Frozen, decoded, is_handed_on
 from ._file cimport ahead_t, begin_sieving, end_asking, end_sieving, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport (
@@ -46,6 +47,7 @@ cdef enum:
     ROOM = 48                   # pieces that fit on the stack: small transfers allocate nothing
     WINDOW = 1 << 18            # visits that are looked up at a time
     MOST_PIECES = 1 << 18       # of a box, moved at a time
+    MOST_APART = 1 << 12        # chunks, read one by one at a time
 
     # How much of a chunk a selection covers: a part, all inside the bounds, or all.
     PART = 0
@@ -102,8 +104,6 @@ cdef class Transfers(ArrayState):
         cdef Use _used
         if selection_size(s) == 0:
             return 0
-        if frame.frozen is not None:
-            return self._transfer_frozen(frame, s, values)
         if frame.supply is not None:
             begin_walk(&w, &frame.now.layout, s)
             for j in range(s.ndim):
@@ -113,56 +113,109 @@ cdef class Transfers(ArrayState):
                     # One request for all parts, which come while the first ones are moved.
                     frame.supply.ahead(chunks_of(frame, s))
                 return self._move_halves(frame, s, values, False, w.n, True)
-        _used = self._provide_box(frame, s)     # kept until the end
+        if frame.frozen is None:
+            _used = self._provide_box(frame, s)     # kept until the end
         return self._move_or_watch(frame, s, values)
 
-    cdef int _transfer_frozen(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
-        """Read a selection whose chunks may be frozen: all from one place, or else in halves."""
+    cdef int _move_frozen(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
+        """Read a selection whose chunks may be frozen, whatever else happens meanwhile."""
         cdef Frozen frozen = frame.frozen
         cdef walk_t w
+        cdef Frame latest
         cdef index_t total = 1, n_frozen
         cdef uint64_t number
         cdef int j
+        if selection_size(s) == 0:
+            return 0
         begin_walk(&w, &frame.now.layout, s)
         for j in range(s.ndim):
             total *= w.n[j]
         while True:
             number = frozen.freezes.look()
+            if is_handed_on(number):
+                latest = self._latest_table(frame)
+                if latest is not frame:
+                    return self._move_frozen(latest, s, values)
             n_frozen = count_frozen(frame, s)
             if n_frozen == 0:
                 if frame.now.verifies:
                     self._verify_box(frame, s)
-                self._move_or_watch(frame, s, values)
-                if frozen.freezes.look() == number:
+                self._move_box(frame, s, values, False)
+                if frozen.freezes.look() == number and (
+                        not is_handed_on(number) or self._latest_table(frame) is frame):
                     return 0
                 # It may have met holes.  A shorter read is less likely to meet more.
                 if total == 1:
                     continue
-            elif n_frozen == total and total <= frozen.supply.share:
-                if self._read_shadow(frame, s, values, total == 1):
-                    return 0
-                continue
+            elif total <= MOST_APART and (n_frozen == total or not frame.now.verifies):
+                return self._move_apart(frame, s, values, total)
             return self._move_halves(frame, s, values, False, w.n, True)
 
-    cdef bint _read_shadow(
-        self, Frame frame, selection_t *s, cnp.ndarray values, bint is_one
+    cdef int _move_apart(
+        self, Frame frame, selection_t *s, cnp.ndarray values, index_t total
     ) except -1:
-        """Read a selection of frozen chunks; return False if some are raw by now."""
+        """Read a selection chunk by chunk, each raw or decoded."""
         cdef Frozen frozen = frame.frozen
-        addresses = chunks_of(frame, s)
-        cdef Use used = frozen.bring(addresses)
-        if used is None:
-            return False
-        self._move_or_watch(in_shadow(frame), s, values)
-        if is_one and selection_size(s) == 1:
-            frozen.note_recent(addresses[0])
-        return True
+        cdef Frame latest
+        cdef bint is_done
+        cdef ChunkMoves reads
+        cdef Decoded one = None
+        cdef list raw, missing
+        cdef list addresses, entries
+        cdef index_t i
+        cdef uint64_t number, entry
+        cdef list left = list(range(total))
+        reads = ChunkMoves.__new__(ChunkMoves)
+        frame.vectors.pin(&reads.axial)
+        try:
+            reads.prepare(frame, s, values, total)
+            if selection_size(s) * frame.now.layout.itemsize >= CHECK_BYTES and is_truncated(frame):
+                self._raise_truncated()
+            while left:
+                number = frozen.freezes.look()
+                if is_handed_on(number):
+                    latest = self._latest_table(frame)
+                    if latest is not frame:
+                        return self._move_frozen(latest, s, values)
+                raw, missing, addresses, entries = [], [], [], []
+                for i in left:
+                    entry = frozen.live(reads.address[i])
+                    if entry == 0:
+                        raw.append(i)
+                        continue
+                    one = frozen.find(reads.address[i], entry)
+                    if one is None:
+                        missing.append(i)
+                        addresses.append(reads.address[i])
+                        entries.append(entry)
+                    else:
+                        reads.move(i, one.base)
+                if missing:
+                    reads.numbers, reads.entries = missing, entries
+                    frozen.decoder.decode(addresses, entries, reads.keeps, reads)
+                    one = reads.last
+                for i in raw:
+                    reads.move(i, NULL)
+                self._check_transferred(frame, reads.failure, False)
+                # Raw chunks may have become holes meanwhile.
+                is_done = frozen.freezes.look() == number and (
+                    not is_handed_on(number) or self._latest_table(frame) is frame)
+                left = [] if is_done else raw
+                if left:
+                    self._look_for_signals(False)
+        finally:
+            frame.vectors.unpin()
+        if total == 1 and selection_size(s) == 1 and one is not None:
+            frozen.note_recent(one)
+        return 0
 
     cdef int _move_or_watch(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
         """Read a selection whose chunks are present, and right."""
-        if frame.cuts is None:
-            return self._move_box(frame, s, values, False)
-        return self._read_watched(frame, s, values)
+        if frame.cuts is not None:
+            return self._read_watched(frame, s, values)
+        if frame.frozen is not None:
+            return self._move_frozen(frame, s, values)
+        return self._move_box(frame, s, values, False)
 
     cdef int _move_box(self, Frame frame, selection_t *s, cnp.ndarray values, bint write) except -1:
         """Move a selection, whatever happens meanwhile."""
@@ -172,14 +225,10 @@ cdef class Transfers(ArrayState):
         cdef piece_t *pieces = room
         cdef job_t job
         cdef index_t total = 0, size = selection_size(s) * frame.now.layout.itemsize
-        cdef int j, i, failure, missing = s.result_ndim - values.ndim
+        cdef int j, failure
         if size == 0:
             return 0
-        for j in range(s.ndim):
-            stride[j] = 0
-        for i in range(missing, s.result_ndim):
-            if s.result_axis[i] >= 0 and values.shape[i - missing] > 1:
-                stride[s.result_axis[i]] = values.strides[i - missing]
+        look_up_strides(s, values, stride)
         count_pieces(s, frame.now.layout.chunk, room_for)
         for j in range(s.ndim):
             total += room_for[j]
@@ -229,7 +278,9 @@ cdef class Transfers(ArrayState):
             inner = values
             if dim >= missing and values.shape[dim - missing] > 1:
                 inner = values[(slice(None),) * (dim - missing) + (slice(low, high),)]
-            if asked:
+            if asked and frame.frozen is not None:
+                self._move_frozen(frame, &part, inner)
+            elif asked:
                 self._transfer_asked(frame, &part, inner)
             else:
                 self._move_box(frame, &part, inner, write)
@@ -511,13 +562,17 @@ cdef class Transfers(ArrayState):
         cdef layout_t layout = q.layout
         cdef index_t *address = q.address
         cdef uint64_t *visit = q.visit
-        cdef index_t n = q.n_visits, n_raw, first, stop
+        cdef index_t n = q.n_visits, n_raw, first, stop, i
         cdef uint64_t number
         cdef int failure = 0
         cdef bint is_done = False
+        cdef dict found
         try:
             while not is_done and not failure:
                 number = frozen.freezes.look()
+                if is_handed_on(number):
+                    frame = self._latest_table(frame)
+                    frozen = frame.frozen
                 n_raw = part_visits(q, frozen)
                 q.n_visits = n_raw
                 if n_raw:
@@ -528,19 +583,25 @@ cdef class Transfers(ArrayState):
                     else:
                         failure = self._run_visited(tables, size, total)
                 # Otherwise it may have met holes.
-                is_done = frozen.freezes.look() == number
+                is_done = frozen.freezes.look() == number and (
+                    not is_handed_on(number) or self._latest_table(frame) is frame)
                 first = n_raw
                 while is_done and not failure and first < n:
-                    stop = min(n, first + frozen.supply.share)
+                    stop = min(n, first + frozen.share)
                     q.address = address + first
                     q.visit = visit + first
                     q.n_visits = stop - first
-                    used = frozen.bring(visited(q))
-                    is_done = used is not None
-                    if is_done:
-                        look_into_shadow(frame, &q.layout)
-                        failure = self._run_visited(tables, size, total)
-                        q.layout = layout
+                    found = frozen.bring(visited(q))
+                    is_done = found is not None
+                    q.address = address
+                    q.visit = visit
+                    q.n_visits = n
+                    i = first
+                    while is_done and not failure and i < stop:
+                        look_into(&q.layout, (<Decoded> found[address[i]]).base)
+                        failure = run_tables(tables, i, i + 1, 1)
+                        i += 1
+                    q.layout = layout
                     first = stop
                 q.address = address
                 q.visit = visit
@@ -661,7 +722,10 @@ cdef class Transfers(ArrayState):
         while True:
             # An element cut off now stays cut off, even if it grows again while it is read.
             known = self._latest_cuts(frame)
-            self._move_box(frame, s, values, False)
+            if frame.frozen is not None:
+                self._move_frozen(frame, s, values)
+            else:
+                self._move_box(frame, s, values, False)
             if known.cuts.look() == known.now.cuts_known:
                 break
             # It may have read zeros for cut-off elements.  Repeat in halves: a shorter read is less
@@ -737,6 +801,8 @@ cdef class Transfers(ArrayState):
             if frame.frozen is not None and selection_size(s):
                 # Noted chunks are not frozen until the write has ended.
                 self._note_box(frame, s)
+                if frame.trust is None and self._rewrite(frame, s, values):
+                    return 0
                 self._thaw(frame, chunks_of(frame, s))
                 if frame.trust is not None:
                     self._trust_box(frame, s, False)
@@ -771,9 +837,21 @@ cdef class Transfers(ArrayState):
 
     # -- frozen chunks -----------------------------------------------------------------------
 
+    cdef Frame _latest_table(self, Frame frame):
+        """Return a frame with the table of frozen chunks that counts now; the same if it has it."""
+        cdef Frame now, latest
+        self.host.look_at_table(self)
+        now = self._opened()
+        if now.frozen is frame.frozen or now.frozen is None:
+            return frame
+        latest = frame.copied()
+        latest.frozen = now.frozen
+        return latest
+
     cdef int _thaw(self, Frame frame, addresses) except -1:
         """Give frozen chunks their raw bytes back, before a write that is noted already."""
-        cdef Frozen frozen = frame.frozen
+        # Other metadata may have the table by now.  From here on, no chunk written to is frozen.
+        cdef Frozen frozen = self._writable().frozen
         if not frozen.entries(addresses).any():
             return 0
         with frozen.thawing:
@@ -796,6 +874,77 @@ cdef class Transfers(ArrayState):
         if frame.now.verifies:
             self._verify_box(frame, s)
         return used
+
+    cdef bint _rewrite(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
+        """Write a box to chunks some of which are frozen, chunk by chunk.
+
+        Those that were not written to before while they were frozen stay so: they get new blobs.
+        False: nothing is written yet.
+        """
+        cdef Frozen frozen = frame.frozen
+        cdef ChunkMoves writes
+        cdef walk_t w
+        cdef list raw = [], again = [], missing = [], chunks
+        cdef index_t total = 1, i
+        cdef Takes taker
+        cdef int j
+        begin_walk(&w, &frame.now.layout, s)
+        for j in range(s.ndim):
+            total *= w.n[j]
+        if total > frozen.share or not count_frozen(frame, s):
+            return False
+        writes = ChunkMoves.__new__(ChunkMoves)
+        frame.vectors.pin(&writes.axial)
+        try:
+            writes.prepare(frame, s, values, total)
+            writes.job.write = True
+            with frozen.thawing:
+                begin_walk(&w, &frame.now.layout, s)
+                for i in range(total):
+                    if (not frozen.live(writes.address[i])
+                            or writes.address[i] in frozen.rewritten):
+                        raw.append(i)
+                    else:
+                        again.append(i)
+                        if coverage(&w, &frame.now, s) != WHOLE:
+                            missing.append(i)
+                    next_chunk(&w, &frame.now.layout)
+                if not again:
+                    return False
+                taker = Takes.__new__(Takes)
+                taker.chunks = {
+                    i: np.empty(frozen.chunk_bytes, np.uint8) for i in again if i not in missing}
+                taker.numbers = missing
+                if missing:
+                    frozen.decoder.decode(
+                        [writes.address[i] for i in missing],
+                        [frozen.live(writes.address[i]) for i in missing], True, taker)
+                chunks = [taker.chunks[i] for i in again]
+                for i, chunk in zip(again, chunks):
+                    writes.move(
+                        i, decoded(writes.address[i], 0, chunk, frozen.chunk_bytes).base)
+                self._check_transferred(frame, writes.failure, True)
+                addresses = np.array([writes.address[i] for i in again], np.int64)
+                frozen_ones = np.array(
+                    [writes.address[i] for i in raw if frozen.live(writes.address[i])], np.int64)
+                if len(frozen_ones):
+                    self.host.thaw(self, frozen_ones)
+                if not self.host.rewrite(self, addresses, chunks):
+                    return False
+                frozen.rewritten.update(addresses.tolist())
+            self._writable()        # as in `_thaw`
+            if frame.sums is not None:
+                self._doubt(frame)
+            self._note_box(frame, s)
+            try:
+                for i in raw:
+                    writes.move(i, NULL)
+            finally:
+                self._note_box(frame, s)
+            self._check_transferred(frame, writes.failure, True)
+        finally:
+            frame.vectors.unpin()
+        return True
 
     def _thaw_chunks(self, addresses):
         """Give frozen chunks their raw bytes back."""
@@ -1114,27 +1263,124 @@ cdef index_t part_visits(query_t *q, Frozen frozen) except -1:
     return n_raw
 
 
-cdef int look_into_shadow(Frame frame, layout_t *layout) except -1:
-    """Let a layout find chunks in the shadow."""
-    cdef Frozen frozen = frame.frozen
-    frozen.take_shadow(frame.now.file_bytes)
-    layout.base = frozen.shadow.base
-    layout.pages = frozen.shadow.pages
-    layout.blocks = frozen.shadow.blocks
+cdef void look_into(layout_t *layout, char *base) noexcept:
+    """Let a layout find a chunk in memory, at its place from `base` on."""
+    layout.base = layout.pages = layout.blocks = base
     layout.fd = -1
     layout.start = 0
     layout.sparse = layout.hollow = False
     layout.touched = NULL
     layout.sieve = NULL
-    return 0
 
 
-cdef Frame in_shadow(Frame frame):
-    """Return the frame of a read of chunks that are in the shadow."""
-    cdef Frame shadow = frame.copied()
-    look_into_shadow(frame, &shadow.now.layout)
-    shadow.region = frame.frozen.shadow
-    return shadow
+cdef void look_up_strides(
+    const selection_t *s, cnp.ndarray values, index_t *stride
+) noexcept:
+    """Look up how many bytes of the values lie between selected elements, along each axis."""
+    cdef int i, j, missing = s.result_ndim - values.ndim
+    for j in range(s.ndim):
+        stride[j] = 0
+    for i in range(missing, s.result_ndim):
+        if s.result_axis[i] >= 0 and values.shape[i - missing] > 1:
+            stride[s.result_axis[i]] = values.strides[i - missing]
+
+
+@cython.final
+cdef class Takes:
+    """Takes decoded chunks that are then written to."""
+
+    cdef list numbers
+    cdef dict chunks            # by number
+
+    def __call__(self, index_t i, cnp.ndarray memory not None):
+        self.chunks[self.numbers[i]] = memory
+
+
+@cython.final
+cdef class ChunkMoves:
+    """The moves of the chunks of a selection, one by one; threads may share reads.
+
+    Called by a decoder, it moves a chunk from memory that the decoder has filled.
+    """
+
+    cdef Frame frame
+    cdef object values              # keeps the target alive
+    cdef job_t job
+    cdef axial_t axial
+    cdef piece_t *pieces
+    cdef index_t *address           # of each chunk
+    cdef int *low                   # numbers of its pieces
+    cdef bint keeps, releases
+    cdef list numbers, entries      # of the chunks that are to be decoded
+    cdef Decoded last
+    cdef int failure
+
+    def __dealloc__(self):
+        free(self.pieces)
+        free(self.address)
+        free(self.low)
+
+    def __call__(self, index_t i, cnp.ndarray memory not None):
+        cdef index_t number = self.numbers[i]
+        cdef Decoded one = decoded(
+            self.address[number], self.entries[i], memory, self.job.layout.chunk_bytes)
+        self.move(number, one.base)
+        if self.keeps:
+            self.frame.frozen.keep(one)
+            self.last = one
+
+    cdef int move(self, index_t i, char *base) except -1:
+        """Move a chunk in memory, at its place from `base` on; NULL: at its raw place."""
+        cdef job_t job = self.job
+        cdef int ndim = job.layout.ndim, j, failure
+        cdef const int *low = self.low + i * ndim
+        cdef int high[MAX_NDIM]
+        for j in range(ndim):
+            high[j] = low[j] + 1
+        if base != NULL:
+            look_into(&job.layout, base)
+        if self.releases:
+            with nogil:
+                failure = run(&job, low, high)
+        else:
+            failure = run(&job, low, high)
+        if failure:
+            self.failure = failure
+        return 0
+
+    cdef int prepare(
+        self, Frame frame, const selection_t *s, cnp.ndarray values, index_t total
+    ) except -1:
+        """Prepare the moves of a non-empty selection of some chunks; `axial` is pinned meanwhile."""
+        cdef index_t stride[MAX_NDIM]
+        cdef index_t room_for[MAX_NDIM]
+        cdef index_t n_pieces = 0, size = selection_size(s) * frame.now.layout.itemsize, i = 0
+        cdef walk_t w
+        cdef int j, ndim = s.ndim
+        self.frame, self.values = frame, values
+        count_pieces(s, frame.now.layout.chunk, room_for)
+        for j in range(ndim):
+            n_pieces += room_for[j]
+        self.pieces = <piece_t *> malloc(max(1, n_pieces) * sizeof(piece_t))
+        self.address = <index_t *> malloc(total * sizeof(index_t))
+        self.low = <int *> malloc(max(1, total * ndim) * sizeof(int))
+        if self.pieces == NULL or self.address == NULL or self.low == NULL:
+            raise MemoryError(f"no memory to move {total} chunks")
+        if FREE_THREADS:
+            self.axial = frame.now.axial[0]     # as in `_run_large`
+        look_up_strides(s, values, stride)
+        prepare(&self.job, &self.axial, &frame.now.layout, s, self.pieces, values.data, stride)
+        self.job.stream = size >= STREAM_BYTES
+        self.releases = size >= RELEASE_BYTES
+        self.keeps = total <= frame.frozen.share
+        begin_walk(&w, &frame.now.layout, s)
+        while True:
+            self.address[i] = address_of(&self.axial, w.chunk)
+            for j in range(ndim):
+                self.low[i * ndim + j] = w.done[j]
+            i += 1
+            if not next_chunk(&w, &frame.now.layout):
+                return 0
 
 
 cdef void begin_walk(walk_t *w, const layout_t *layout, const selection_t *s) noexcept:
@@ -1431,7 +1677,7 @@ def return_changed(Transfers self not None, const index_t[::1] addresses not Non
 def freeze_taken(
     Transfers self not None, const index_t[::1] addresses not None, const uint64_t[::1] entries not None
 ):
-    """Give chunks their entries, unless they were written since they were taken.
+    """Give raw chunks their entries, unless they were written since they were taken.
 
     Return which chunks are frozen now, as a boolean array.
     """
@@ -1445,7 +1691,8 @@ def freeze_taken(
     if FREE_THREADS and count_of(&writes.n_going):
         return result
     for i in range(addresses.shape[0]):
-        if not touched_get(writes.changed.root, addresses[i]) and addresses[i] not in writes.shown:
+        if (frozen.live(addresses[i]) == 0 and not touched_get(writes.changed.root, addresses[i])
+                and addresses[i] not in writes.shown):
             frozen.set_entry(addresses[i], entries[i])
             found[i] = True
     return result

@@ -22,6 +22,8 @@ From the top down; each module uses only modules below it:
 ``growth``
     Growth and shrinking: from arguments to a plan that a transaction carries out; new axes;
     and `follow`, which yields blocks as they arrive.
+``compression``
+    The codec of an array, changed; its frozen chunks without garbage.
 ``h5py_compat``
     Methods that h5py's datasets have and NumPy's arrays lack; arrays as options of `create`.
 ``view_functions``

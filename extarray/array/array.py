@@ -22,8 +22,8 @@ from extarray.array import (
 from extarray.array.copies import astype
 from extarray.array.lazy import everything
 from extarray.array.writers import Alone, Elements
-from extarray.common.arguments import NOT_GIVEN, as_axis
-from extarray.common.errors import ArgumentTypeError
+from extarray.common.arguments import NOT_GIVEN, as_axis, check_progress
+from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.common.lazy import LazyImports
 from extarray.common.on_error import OnError
 from extarray.format.attrs import Attributes, decode_attrs
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.array.facts import Writers
     from extarray.array.resizing import Side
+    from extarray.codecs.codec import Codec
     from extarray.common.arguments import Reported
     from extarray.common.choices import Order
     from extarray.common.formatting import Info
@@ -61,7 +62,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ExtArray"]
 
-_later = LazyImports({"extarray.array.freezing": "freeze thaw"})
+_later = LazyImports(
+    {
+        "extarray.array.compression": "repack set_compression",
+        "extarray.array.freezing": "freeze thaw",
+    }
+)
 
 
 class ExtArray(ArrayCore, NumpyMixin):
@@ -188,6 +194,47 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         self._writers.flush(self)
 
+    @property
+    def compression(self) -> Codec | None:
+        """Codec of the chunks that are frozen from now on; None: they stay as they are.
+
+        It can be set, to whatever `create` takes as ``compression``.  Chunks that are frozen
+        already stay so, and are read and thawed whatever the codec is now; `thaw` and `freeze`
+        bring them to it.  The time to freeze chunks stays the same (`create`, ``freeze``).
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError, on setting: there is no such codec; the array is in memory; or it was
+            created without compression, and has checksums or views that may be written to.
+        ReadOnlyError, ClosedError, StorageError
+            On setting.  Nothing has changed.
+
+        Notes
+        -----
+        Setting makes a fresh metadata file, as `add_axis` does.
+
+        An array that was created without compression gets new files: all of its chunks are
+        compressed at once, and from then on as for ``freeze="behind"``.  Its bounds, indices and
+        history stay.  Readers that have the old files open keep them, and `refresh` tells them;
+        other threads must not write meanwhile.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.create("tides", (0, 4), chunks=(2, 4), compression="zlib") as a:
+        ...     a.append(np.ones((4, 4)))
+        ...     a.compression = "zlib:9:shuffle"
+        ...     a.compression
+        Codec('zlib', level=9, filter='shuffle')
+        """
+        return facts.compression(self)
+
+    @compression.setter
+    def compression(self, compression: Any) -> None:
+        self._check("change the compression of")
+        _later.set_compression(self, compression)
+
     def freeze(self) -> int:
         """Compress all chunks that have elements and are not compressed yet.
 
@@ -199,7 +246,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         Raises
         ------
         ArgumentError
-            A ValueError: the array was created without `compression`.
+            A ValueError: `compression` is None.
         ReadOnlyError, ClosedError, StorageError
 
         Examples
@@ -1307,8 +1354,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         sparse : bool, optional
             Leave holes where there are only zeros, as for `create`; None: as this array does.
         compression : str, int, Codec or None
-            A codec, as for `create`; all chunks are frozen at the end.  None: not compressed.
-            Default: as this array, in files.
+            A codec, as for `create`; all chunks are frozen, unless the array's `freeze` is "never".
+            None: not compressed.  Default: as this array, in files.
         significant_bits : int, optional
             Round floats of the copy, as for `from_array`; None: copy them as they are.
         progress : bool or callable
@@ -1429,21 +1476,24 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     def repack(
         self,
-        path: Any,
+        path: Any = None,
         *,
         checksum: bool | None = None,
         sparse: bool | None = None,
         compression: Any = NOT_GIVEN,
         progress: Reported = True,
     ) -> Self:
-        """Write the elements inside the bounds into a fresh array.
+        """Write the elements inside the bounds into a fresh array, or tidy up compressed chunks.
 
         Parameters
         ----------
-        path : str or PathLike
-            Path of the new pair of files.
+        path : str or PathLike, optional
+            Path of the new pair of files.  Without it, the file of the frozen chunks of this array
+            (see `create`, ``compression``) is replaced by one that lacks what thaws and rewritten
+            chunks have left there.
         checksum, sparse : bool, optional
         compression : str, int, Codec or None
+            As for `copy`; only with a path.
         progress : bool or callable
             As for `copy`.
 
@@ -1451,11 +1501,22 @@ class ExtArray(ArrayCore, NumpyMixin):
         -------
         ExtArray
             Open in mode "r+": one segment, a file no longer than needed, and no holes except for
-            zeros of a sparse array.  Indices count from its own start: `origin` is zeros.
+            zeros of a sparse array.  Indices count from its own start: `origin` is zeros.  Without
+            a path, this array.
 
         Raises
         ------
-        ExistsError, StorageError, ClosedError
+        ArgumentError
+            A ValueError: no path, and the array has no compression.
+        ChecksumError
+            A frozen chunk is damaged.  Nothing has changed.
+        ExistsError, StorageError, ReadOnlyError, ClosedError
+
+        Notes
+        -----
+        Without a path, blobs are copied as they are, in bounded memory; for a while, the disk has
+        both files.  Those who have the array open for reading go on, and other threads of this
+        process may read and write meanwhile.
 
         Examples
         --------
@@ -1467,6 +1528,14 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((100, 1), (1, 1))
         >>> b.close()
         """
+        if path is None:
+            if checksum is not None or sparse is not None or compression is not NOT_GIVEN:
+                raise ArgumentError(
+                    "checksum, sparse and compression are for a fresh array; give its path"
+                )
+            self._check("repack")
+            _later.repack(facts.freezable(self), check_progress(progress))
+            return self
         return copies.repack(  # type: ignore[no-any-return]
             self,
             path,
@@ -1794,22 +1863,24 @@ class ExtArray(ArrayCore, NumpyMixin):
         -------
         dict
             Version 1 of the references, ready for JSON: ``{"version": 1, "refs": {...}}``.  Each
-            chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, or of the
-            packed file, or the URL, without user and password.  Chunks of the fill value that a
-            packed file leaves out have no reference, or their bytes in its place, as have
-            compressed chunks of one other value.
+            chunk is ``[file, first byte, bytes]``, with the absolute path of ``.xta``, of ``.xtz``
+            for frozen chunks, or of the packed file, or the URL, without user and password.
+            Chunks of the fill value that a packed file leaves out have no reference, or their bytes
+            in its place, as have compressed chunks of one other value.
 
         Raises
         ------
         ArgumentError
             A ValueError: an array in memory; one opened at a URL with a query, which may be a
             signature, or in a store without a URL, unless `url` is given; compressed chunks that
-            Zarr does not decode, or that are elsewhere; and as `as_zarr_store`.
+            Zarr does not decode; chunks that are yet to be compressed; and as `as_zarr_store`.
         DTypeError, MissingExtraError, ClosedError
 
         Notes
         -----
-        O(chunks).  The references stay right, but lack chunks of later growth.
+        O(chunks).  The references stay right, but lack chunks of later growth.  Those to frozen
+        chunks show their elements as they are now.  With ``freeze="never"``, references to raw
+        chunks are possible, and wrong once these are frozen after all.
 
         Examples
         --------

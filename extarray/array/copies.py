@@ -153,7 +153,7 @@ def copy(
         checksum=bool(checksum),
         sparse=is_sparse(old.sparse, sparse, path),
     )
-    header = encoded_like(header, old, compression, NOT_GIVEN, path)
+    header = encoded_like(header, old, compression, path)
     passes = _later.passes_between(source, shape, header.chunks, header.dtype, None, path is None)
     made, attrs = Made(array._plain_kind()), _attrs_of_copy(array)
     rounding = rounding_of(significant_bits, array.dtype, array.fill_value, decode_attrs(attrs))

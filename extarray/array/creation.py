@@ -149,7 +149,8 @@ def create(
         A codec for chunks that growth leaves behind, see `pack` for its forms; None, the default:
         all stay as they are.  Such chunks are *frozen*: they lie compressed in a third file,
         ``path.xtz``.  The chunks at the front stay raw, so growth costs what it does without
-        compression; a write to a part of a frozen chunk *thaws* it.
+        compression.  The first write to a frozen chunk compresses it anew; the next one *thaws*
+        it.
     freeze : {"behind", "close", "never"}
         When chunks are frozen, with `compression`: in the background, once all of their elements
         lie inside the bounds (the default); only by `close`; or only by `ExtArray.freeze`.
@@ -739,9 +740,9 @@ def from_array(
         Leave holes where there are only zeros, as for `create`; None: as `like` does, or as `x`, if
         `x` is an array of extarray, or a dataset of h5py or zarr with chunks never written.
     compression : str, int, Codec or None
-        As for `create`; all chunks are frozen at the end.  Default: that of `like`, or None.
+        As for `create`, but all chunks are frozen at once.  Default: that of `like`, or None.
     freeze : {"behind", "close", "never"}
-        As for `create`.
+        As for `create`; with "never" chunks are not frozen at once either.
     significant_bits : int, optional
         Round floats to so many bits of the mantissa, 1 to 23 of float32 or to 52 of float64, so
         that they compress better; see Notes.  None: take them as they are.

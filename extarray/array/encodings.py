@@ -10,19 +10,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.codecs.codec import Codec
-from extarray.codecs.libraries import check_present
-from extarray.codecs.rounding import Rounding, check_bits
 from extarray.common.arguments import NOT_GIVEN, check_choice
 from extarray.common.choices import FREEZES
 from extarray.common.errors import ArgumentError
-from extarray.format.missing import missing_elements
+from extarray.common.lazy import LazyImports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from extarray.codecs.rounding import Rounding
     from extarray.format.header import Header
 
-__all__ = ["check_encoding", "encoded", "encoded_like", "encoding_of", "rounding_of"]
+__all__ = [
+    "check_encoding",
+    "compressed_as",
+    "encoded",
+    "encoded_like",
+    "encoding_of",
+    "rounding_of",
+]
+
+_later = LazyImports(
+    {
+        "extarray.codecs.libraries": "check_present",
+        "extarray.codecs.rounding": "Rounding check_bits",
+        "extarray.format.missing": "missing_elements",
+    }
+)
 
 
 def encoding_of(header: Header) -> dict[str, Any]:
@@ -31,6 +45,11 @@ def encoding_of(header: Header) -> dict[str, Any]:
     if note:
         return {"compression": note["codec"], "freeze": note.get("freeze", FREEZES[0])}
     return {} if header.compression is None else {"compression": header.compression}
+
+
+def compressed_as(array: Any) -> dict[str, Any]:
+    """Return the options of `create` that an open array was compressed with."""
+    return encoding_of(array._store.now.header)
 
 
 def check_encoding(path: Any, compression: Any = None, freeze: Any = FREEZES[0]) -> Codec | None:
@@ -48,7 +67,7 @@ def check_encoding(path: Any, compression: Any = None, freeze: Any = FREEZES[0])
     if codec is not None:
         if path is None:
             raise ArgumentError("compression needs files; give a path, or leave it out")
-        check_present(codec)
+        _later.check_present(codec)
     return codec
 
 
@@ -58,30 +77,24 @@ def encoded(header: Header, compression: Any, freeze: Any, path: Any) -> Header:
     Raises
     ------
     ArgumentError, MissingExtraError
-        As `check_encoding`; or the array keeps checksums.
+        As `check_encoding`.
     """
     codec = check_encoding(path, compression, freeze)
     if codec is None:
         return header
-    if header.checksum:
-        raise ArgumentError(
-            "compressed arrays cannot keep checksums of chunks yet: each frozen chunk has one of "
-            "its own; give checksum=False or compression=None"
-        )
     return header.freezing({"codec": str(codec), "freeze": str(freeze)})
 
 
-def encoded_like(
-    header: Header, source: Header, compression: Any, freeze: Any, path: Any
-) -> Header:
+def encoded_like(header: Header, source: Header, compression: Any, path: Any) -> Header:
     """Return the header of a copy, which is compressed as its source unless asked otherwise.
 
     A copy in memory is not compressed.
     """
-    given = {"compression": compression, "freeze": freeze}
-    kept = {} if path is None else encoding_of(source)
-    asked = {key: value for key, value in given.items() if value is not NOT_GIVEN}
-    options = {"compression": None, "freeze": FREEZES[0], **kept, **asked}
+    options = {"compression": None, "freeze": FREEZES[0]}
+    if path is not None:
+        options |= encoding_of(source)
+    if compression is not NOT_GIVEN:
+        options["compression"] = compression
     return encoded(header, **options, path=path)
 
 
@@ -99,5 +112,6 @@ def rounding_of(
     """
     if bits is None:
         return None
-    number = check_bits(bits, dtype)
-    return Rounding(dtype, number, (np.asarray(fill, dtype)[()], *missing_elements(attrs, dtype)))
+    kept = (np.asarray(fill, dtype)[()], *_later.missing_elements(attrs, dtype))
+    found: Rounding = _later.Rounding(dtype, _later.check_bits(bits, dtype), kept)
+    return found

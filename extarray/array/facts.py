@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
 import numpy as np
 
 from extarray.array.encodings import encoding_of
+from extarray.codecs.codec import Codec
 from extarray.common.errors import (
     ArgumentError,
     ClosedError,
@@ -50,6 +51,7 @@ __all__ = [
     "Writers",
     "check",
     "check_sole",
+    "compression",
     "fill_value",
     "freezable",
     "holes",
@@ -185,12 +187,19 @@ class Stored(Protocol):
     def _save_attrs(self, change: Callable[[], str | None]) -> None: ...
 
 
+def compression(array: Stored) -> Codec | None:
+    """Return the codec of chunks that are frozen from now on; see `ExtArray.compression`."""
+    header = array._store.now.header
+    return Codec.parse(header.encoding.get("codec", header.compression))
+
+
 def freezable(array: Any) -> Any:
-    """Return an array whose chunks can be frozen, or raise."""
+    """Return an array whose chunks may be frozen, or raise."""
     if array._store.now.frozen is None:
+        check(array)
+        how = "copy it to files" if array.path is None else "set its attribute compression"
         raise ArgumentError(
-            f"chunks of {array._name()} cannot be frozen: it was created without compression; copy "
-            "it with extarray.create(path, like=array, compression='zstd')"
+            f"chunks of {array._name()} cannot be frozen: it has no compression; {how}"
         )
     return array
 
@@ -435,13 +444,13 @@ def info(array: Shown) -> Info:
         header = files.now.header
         if header.has_blobs:
             frozen, stored = files.now.frozen, files.file_bytes
+            facts["compression"] = encoding_of(header).get("compression")
             if frozen is None:
                 facts["chunk_order"] = header.chunk_order
             else:
                 stored = files.disk_bytes
                 facts["freeze"] = frozen.policy
                 facts["frozen_chunks"] = frozen.count(axial.size)
-            facts["compression"] = encoding_of(header).get("compression")
             facts.update(stored_bytes=stored, ratio=logical / stored if stored else 1.0)
     else:
         facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
@@ -459,8 +468,8 @@ def frozen_among(array: Any, addresses: NDArray[np.int64]) -> NDArray[np.bool_] 
     return found.reshape(addresses.shape)
 
 
-def remote_store(array: Stored) -> Any:
-    """Return the store of an array on a server or in a bucket."""
+def store_of(array: Stored) -> Any:
+    """Return the store of an array that has files, which may be on a server or in a bucket."""
     return array._store.files
 
 

@@ -1,7 +1,7 @@
 """Elements that fill a new array: rounded on their way in, and frozen as soon as chunks are whole.
 
-So an array that comes from elsewhere takes the disk space of its blobs, and of some raw chunks, but
-never that of all of its elements.
+Chunks are encoded while their bytes are still in memory, and their raw places give their space back
+on the way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class _Filling:
         self._array, self._rounding = array, rounding
         self._missing: dict[int, int] = {}  # elements, by the address of a chunk that has begun
         self._whole: list[int] = []  # addresses of whole chunks, not frozen yet
-        self._unpunched = 0  # bytes of frozen chunks that keep their raw places so far
         self._turns = threading.Condition()
         self._n_writing = 0
         self._is_freezing = False
@@ -104,11 +103,8 @@ class _Filling:
         yield from zip(*found, strict=True)
 
     def _freeze(self) -> None:
-        """Freeze the whole chunks; now and then give the space of their raw places back."""
-        array, whole = self._array, np.array(self._whole, np.int64)
+        """Freeze the whole chunks."""
+        whole = np.array(self._whole, np.int64)
         self._whole.clear()
         with config.set(threads=self._threads):
-            self._unpunched += freeze_chosen(array, whole) * array.chunk_bytes
-        if self._unpunched >= limits.unpunched_bytes:
-            self._unpunched = 0
-            array.flush()
+            freeze_chosen(self._array, whole)

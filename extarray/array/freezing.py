@@ -1,8 +1,10 @@
 """Freezing: chunks that growth has left behind become compressed blobs; and their thaw.
 
-One thread at a time freezes chunks of an array, in rounds of bounded memory.  A round takes chunks
-that were written, encodes their bytes on several threads, appends the blobs to the log, and gives
-the chunks their entries; those that were written in the meantime stay raw.
+It goes in rounds of bounded memory.  A round takes chunks that were written, encodes their bytes on
+several threads, appends the blobs to the log, and gives the chunks their entries; those that were
+written in the meantime stay raw.  Several threads may be at it, so that another one may freeze the
+same chunks, and a flush give up their raw bytes, before these are read.  So a round that sees the
+number of freezes change is void.
 """
 
 from __future__ import annotations
@@ -12,21 +14,26 @@ import errno
 import threading
 import time
 import weakref
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray._core._transfers import freeze_taken, return_changed, take_changed
+from extarray.array import life
+from extarray.array.facts import check, freezable
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
-from extarray.common.errors import StorageError
+from extarray.common.errors import ArgumentError
 from extarray.common.limits import limits
+from extarray.common.on_error import OnError
 from extarray.common.system import after_fork_in_child
 from extarray.common.threads import run_together
 from extarray.format.blobs import FILL
 from extarray.grid.chunking import chunks_before, place_of
+from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,10 +43,19 @@ if TYPE_CHECKING:
     from extarray.array.life import Living
     from extarray.storage.store import Frozen
 
-__all__ = ["freeze", "freeze_at_end", "freeze_chosen", "notice", "thaw"]
+__all__ = [
+    "append_blobs",
+    "chunks_at_once",
+    "freeze",
+    "freeze_at_end",
+    "freeze_chosen",
+    "notice",
+    "thaw",
+]
 
-# Most chunks of a round, and seconds between looks whether a write has ended.
-_MOST, _PAUSE = 1 << 12, 0.001
+# Most chunks of a round; most bytes of them, unless one has more; seconds between looks whether a
+# write has ended.
+_MOST, _ROUND_BYTES, _PAUSE = 1 << 12, 1 << 24, 0.001
 # Seconds from a growth to the look at what it has left behind.
 _DELAY = 0.02
 
@@ -47,19 +63,29 @@ _DELAY = 0.02
 def freeze(array: Living) -> int:
     """Freeze all raw chunks that have elements; see `ExtArray.freeze`.  Return their number."""
     core: Any = array
-    frozen = _table(array)
     with array._writers.committing:
-        size = _data_bytes(array)
-        everything = np.arange(chunks_before(size, array.chunk_bytes))
-        raw = everything[frozen.entries(everything) == 0]
+        frozen = _table(array)
+        if frozen.codec is None:
+            raise ArgumentError(
+                f"chunks of {array._name()} cannot be frozen: its compression is None; set it first"
+            )
+        with frozen.encoding:
+            pass  # let a round in the background end
+        n_frozen = _finish_rounds(array, frozen)
+        addresses = np.arange(chunks_before(_data_bytes(array), array.chunk_bytes))
+        raw = addresses[frozen.entries(addresses) == 0]
         return_changed(core, raw)
-        return _freeze(array, frozen, lambda addresses: np.ones(len(addresses), bool), True)
+        everything = partial(np.ones_like, dtype=bool)
+        return n_frozen + _freeze(array, frozen, everything, True)
 
 
 def freeze_chosen(array: Living, addresses: NDArray[np.int64]) -> int:
     """Freeze chunks that the caller keeps stores out of; return the number of those that are."""
+    frozen = _table(array)
     with array._writers.committing:
-        return _freeze(array, _table(array), lambda found: np.isin(found, addresses), True)
+        n_frozen = _freeze(array, frozen, lambda found: np.isin(found, addresses), True)
+    _free(array, frozen)
+    return n_frozen
 
 
 def freeze_at_end(array: Living) -> None:
@@ -83,6 +109,7 @@ def _freeze_behind(array: Living) -> None:
         return _are_complete(array, addresses) & ~np.isin(addresses, list(frozen.thawed))
 
     _freeze(array, frozen, choose, False)
+    _free(array, frozen)
 
 
 def thaw(array: Living) -> None:
@@ -93,6 +120,15 @@ def thaw(array: Living) -> None:
     for first in range(0, n, step):
         some = np.arange(first, min(n, first + step))
         core._thaw_chunks(some)
+
+
+def _free(array: Living, frozen: Frozen) -> None:
+    """Flush, and so make holes of frozen chunks, if they keep much space by now."""
+    if frozen.bytes_to_free >= limits.unfreed_bytes:
+        # Bring most to the disk while appends go on: a flush stops them.
+        now: Any = array._store.now
+        now.data.datasync()
+        life.flush(array)
 
 
 def _are_complete(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -116,44 +152,116 @@ def _freeze(
 
     `waits`: a write under way is awaited; otherwise it ends the work.
     """
-    core: Any = array
-    now = array._store.now
     first, n_frozen = 0, 0
-    most = max(1, min(_MOST, config.max_memory // (4 * array.chunk_bytes)))
     while True:
-        renewals = frozen.renewals
-        taken = take_changed(core, first, most)
-        if taken is None:
+        with frozen.encoding:
+            found = _encode_round(array, frozen, choose, first)
+        if found is None:
             if not waits:
                 return n_frozen
             time.sleep(_PAUSE)
             continue
-        if not len(taken):
+        if not len(found):
             return n_frozen
-        first = int(taken[-1]) + 1
-        left = taken
-        try:
-            inside = taken < chunks_before(_data_bytes(array), array.chunk_bytes)
-            if now.held is not None:  # growth that may still be taken back
-                inside[:] = False
-            chosen = taken[inside]
-            chosen = chosen[choose(chosen)]
-            if len(chosen):
-                words = _words(array, frozen, chosen)
-                with array._writers.committing:
-                    if frozen.renewals == renewals and not array.closed:
-                        frozen.announce(chosen)
-                        decoded = now.decoded
-                        assert decoded is not None
-                        decoded.look()
-                        done = chosen[freeze_taken(core, chosen, words)]
-                        n_frozen += len(done)
-                        left = np.setdiff1d(taken, done)
-        finally:
-            return_changed(core, left)
+        first = int(found[-1]) + 1
+        with array._writers.committing:
+            n_frozen += _finish_rounds(array, frozen)
 
 
-def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
+class _Round:
+    """Chunks that were taken, and the words of those that were chosen and encoded."""
+
+    def __init__(
+        self,
+        taken: NDArray[np.int64],
+        chosen: NDArray[np.int64],
+        words: NDArray[np.uint64],
+        renewals: int,
+    ) -> None:
+        self.taken, self.chosen, self.words, self.renewals = taken, chosen, words, renewals
+
+    def drop(self, addresses: NDArray[np.int64]) -> None:
+        """Leave chunks to a later round, which has taken them again."""
+        self.taken = np.setdiff1d(self.taken, addresses)
+        stay = ~np.isin(self.chosen, addresses)
+        self.chosen, self.words = self.chosen[stay], self.words[stay]
+
+
+def _encode_round(
+    array: Living,
+    frozen: Frozen,
+    choose: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
+    first: int,
+) -> NDArray[np.int64] | None:
+    """Take chunks from the address `first` on, and encode those that are chosen.
+
+    Return the taken ones; None during a write.
+    """
+    core: Any = array
+    now, size = array._store.now, array.chunk_bytes
+    renewals = frozen.renewals
+    with frozen.taking:
+        taken = take_changed(core, first, chunks_at_once(array))
+        if taken is None or not len(taken):
+            return taken
+        for earlier in frozen.encoded:  # these chunks were written since
+            earlier.drop(taken)
+    with OnError(return_changed, core, taken):
+        inside = taken < chunks_before(_data_bytes(array), size)
+        inside &= frozen.entries(taken) == 0
+        if now.held is not None:  # growth that may still be taken back
+            inside[:] = False
+        chosen = taken[inside]
+        chosen = _undamaged(array, chosen[choose(chosen)])
+        words = append_blobs(array, frozen, chosen)
+    frozen.encoded.append(_Round(taken, chosen, words, renewals))
+    return taken
+
+
+def _finish_rounds(array: Living, frozen: Frozen) -> int:
+    """Give encoded chunks their words, unless they were written meanwhile; return their number.
+
+    The caller holds the lock for commits, so a thread that waits for it, to freeze what it has
+    encoded, finds this done.
+    """
+    core: Any = array
+    n_frozen = 0
+    with frozen.taking:
+        while frozen.encoded:
+            found = frozen.encoded.pop()
+            try:
+                is_same = array._store.now.frozen is frozen and frozen.renewals == found.renewals
+                if len(found.chosen) and is_same and not array.closed:
+                    frozen.announce(found.chosen)
+                    decoded = array._store.now.decoded
+                    assert decoded is not None
+                    decoded.look()
+                    n_frozen += int(freeze_taken(core, found.chosen, found.words).sum())
+            finally:
+                # Whatever is frozen has bytes elsewhere, and the raw place may be a hole.
+                is_raw = frozen.entries(found.taken) == 0
+                return_changed(core, found.taken[is_raw])
+    return n_frozen
+
+
+def _undamaged(array: Living, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the raw chunks that match their checksums: blobs would hide damage (I11)."""
+    core: Any = array
+    store: Any = array._store
+    unknown = np.sort(np.array(core._unverified(addresses), np.int64))
+    if not len(unknown):
+        return addresses
+    left = np.union1d(*store.chunk_sums.unfit_chunks(unknown))
+    core._know(np.setdiff1d(unknown, left))
+    return np.setdiff1d(addresses, left)
+
+
+def chunks_at_once(array: Living) -> int:
+    """Return how many chunks are frozen at a time."""
+    return max(1, min(_MOST, _ROUND_BYTES // array.chunk_bytes))
+
+
+def append_blobs(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Append blobs of raw chunks to the log, and return the words that lead to them."""
     now: Any = array._store.now
     size, itemsize, fill = array.chunk_bytes, array.itemsize, now.header.fill
@@ -170,8 +278,9 @@ def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArr
             if number < 0:
                 return
             chunk = memoryview(bytearray(size))
-            if now.data.read_into(chunk, place_of(address, size)) < size:
-                raise StorageError(errno.EIO, f"'{now.path}.xta' was truncated in the meantime")
+            with family("cannot read '{}'", f"{now.path}.xta"):
+                if now.data.read_into(chunk, place_of(address, size)) < size:
+                    raise OSError(errno.EIO, "it was truncated in the meantime")
             if chunk[:itemsize] != fill or not is_constant(chunk, itemsize):
                 encoded[number] = encode(codec, chunk, itemsize)
 
@@ -184,7 +293,9 @@ def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArr
 
 
 def _table(array: Living) -> Frozen:
-    frozen: Frozen | None = array._store.now.frozen
+    frozen: Frozen | None = freezable(array)._store.now.frozen
+    if frozen is None:  # closed just now
+        check(array)
     assert frozen is not None
     return frozen
 
@@ -201,22 +312,22 @@ class _Worker:
     """A thread that freezes what the arrays of this process have left behind."""
 
     def __init__(self) -> None:
-        self._noticed: SimpleQueue[weakref.ref[Any]] = SimpleQueue()
-        self._waiting: set[int] = set()  # ids of arrays in the queue
+        self._noticed: SimpleQueue[tuple[int, weakref.ref[Any]]] = SimpleQueue()
+        self._waiting: set[int] = set()  # ids of arrays in the queue, as they may have no hash
         threading.Thread(target=self._run, name="extarray-freezer", daemon=True).start()
 
     def notice(self, array: Any) -> None:
         """Look at an array soon."""
         if id(array) not in self._waiting:
             self._waiting.add(id(array))
-            self._noticed.put(weakref.ref(array))
+            self._noticed.put((id(array), weakref.ref(array)))
 
     def _run(self) -> None:
         while True:
-            found = self._noticed.get()
+            number, found = self._noticed.get()
             time.sleep(_DELAY)
             array = found()
-            self._waiting.discard(id(array))
+            self._waiting.discard(number)
             if array is not None and not array.closed:
                 # What cannot be frozen now stays raw; an error that lasts shows at the next write.
                 with contextlib.suppress(Exception):

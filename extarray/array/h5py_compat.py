@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from extarray._core._array import ArrayCore
-from extarray.array.encodings import encoding_of
+from extarray.array.encodings import compressed_as
 from extarray.array.facts import Stored, tell_lost
 from extarray.codecs.codec import Codec
 from extarray.common.config import config
@@ -297,7 +297,7 @@ def _options_of_ours(x: Any) -> dict[str, Any]:
     base: Any = x if isinstance(x, ArrayCore) else getattr(x, "base", None)
     is_ours = isinstance(base, ArrayCore)
     if is_ours:
-        found |= encoding_of(base._store.now.header)
+        found |= compressed_as(base)
     if base is not x:
         if is_ours:
             lost: list[str] = []

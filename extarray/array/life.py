@@ -20,7 +20,7 @@ from extarray._core._axial import Axial
 from extarray._core._history import claim
 from extarray._core._state import hold, renew_lock
 from extarray._core._transfers import note_shown
-from extarray.array.facts import Stored, Writers
+from extarray.array.facts import Stored, Writers, check
 from extarray.array.resizing import Resizable, give_back_freed
 from extarray.common.errors import (
     ArgumentError,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from extarray._core._supply import Supply, Trust
     from extarray.format.header import Header
     from extarray.storage.file_store import FileStore
+    from extarray.storage.store import Frozen as FrozenTable
     from extarray.storage.store import Reader
     from extarray.streaming.blocks import Source
 
@@ -78,6 +79,7 @@ __all__ = [
     "show_store",
     "start",
     "take_layout",
+    "take_store",
     "watch_cuts",
 ]
 
@@ -298,6 +300,15 @@ def show_store(array: Living, axial: Axial) -> None:
         watch_cuts(array)
 
 
+def _table(array: Stored) -> FrozenTable:
+    """Return the table of frozen chunks, which the store gives up when it closes."""
+    decoded = _files(array).now.decoded
+    if decoded is None:
+        check(array)
+    assert decoded is not None
+    return decoded.table
+
+
 @functools.cache
 def _slots(cls: type) -> tuple[str, ...]:
     """Return the names of the attributes that an array has besides those of the core."""
@@ -436,11 +447,25 @@ class Host:
                 store.chunk_sums.empty_chunk(int(address))
             array._know(np.setdiff1d(addresses, untold))
 
+    def look_at_table(self, array: Living) -> None:
+        """Show the core the table of frozen chunks that counts now."""
+        with array._writers.steady:  # so that no change of the metadata comes in between
+            array._check()
+            now = array._store.now
+            if now.frozen is not None:
+                now.frozen = now.frozen.latest()
+                if now.decoded is None or now.decoded.table is not now.frozen:
+                    attach_store(array)
+
     def thaw(self, array: Stored, addresses: NDArray[np.int64]) -> None:
         """Give frozen chunks their raw bytes back."""
-        decoded = _files(array).now.decoded
-        assert decoded is not None
-        decoded.table.thaw(addresses)
+        _table(array).thaw(addresses)
+
+    def rewrite(
+        self, array: Stored, addresses: NDArray[np.int64], chunks: list[NDArray[np.uint8]]
+    ) -> bool:
+        """Give frozen chunks other bytes in new blobs, unless they must be thawed."""
+        return _table(array).rewrite(addresses, chunks)
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
         """Return the error for a chunk that fails its checksum; indices are the frame's."""
@@ -534,6 +559,15 @@ def _become_successor(array: Any) -> None:
     array._store = store
     array._attach(None, False, False, False, False)
     take_layout(array, axial)
+    attach_store(array)
+    watch_cuts(array)
+    before.close()
+
+
+def take_store(array: Any, store: FileStore) -> None:
+    """Go on with other files, of the same bounds and history, which have replaced those so far."""
+    before = _reader(array)
+    array._store = store
     attach_store(array)
     watch_cuts(array)
     before.close()

@@ -90,8 +90,8 @@ def rechunk(
     sparse : bool, optional
         Leave holes where there are only zeros, as for `create`; None: as `src` does.
     compression : str, int, Codec or None
-        A codec, as for `create`; all chunks are frozen at the end.  None: not compressed.  Default:
-        as `src`, in files.
+        A codec, as for `create`; all chunks are frozen, unless `freeze` of `src` is "never".  None:
+        not compressed.  Default: as `src`, in files.
     max_memory : int or str
         Bytes of memory at most, or a text such as ``"256 MiB"``; at least one source and one target
         chunk.  With `comm`, a limit for each rank.  An array in order "Z" or "H" takes 8 bytes of
@@ -280,7 +280,7 @@ def _work(
     tell_lost("rechunk", lost)
     header = replace(header, sparse=is_sparse(header.sparse, sparse, path))
     old = _base(array)._store.now.header
-    header = encoded_like(header, old, compression, NOT_GIVEN, path)
+    header = encoded_like(header, old, compression, path)
     shape = source.shape  # of this moment: another thread may grow the array
     tables = _tables(array, header)
     passes = passes_between(

@@ -13,7 +13,7 @@ Its modules, from the top down; each uses some of those below it:
 ``append``
     Append the elements of a file, and extend all arrays that share the axis.
 ``change``
-    Create arrays; change their extent, elements and attributes.
+    Create arrays; change their extent, elements and attributes; repack them.
 ``check``
     Check the files of arrays, and repair them.
 ``demo``
@@ -87,6 +87,7 @@ COMMANDS = {
     "index": "files.index",
     "unpack": "files.unpack",
     "rechunk": "work.rechunk",
+    "repack": "change.repack",
     "advise": "work.advise",
     "check": "check.check",
     "bench": "work.bench",

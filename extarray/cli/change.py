@@ -1,8 +1,9 @@
-"""Create arrays; change their extent, elements and attributes."""
+"""Create arrays; change their extent, elements and attributes; repack them."""
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from extarray.cli._selection import parse_selection, parse_value, value_for
 from extarray.cli.exchange import elements_in
 from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.choices import ORDERS
+from extarray.common.formatting import format_bytes
 from extarray.common.terminal import print_text, printable
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "create",
     "extend",
     "opened_for_writing",
+    "repack",
     "set_",
     "shrink",
 ]
@@ -255,3 +258,30 @@ def _text(value: Any) -> str:
     if isinstance(value, str) and value.isprintable() and parse_value(value) == value:
         return value
     return json.dumps(value)
+
+
+# -- compressed chunks ---------------------------------------------------------------------------
+
+
+@command(
+    "repack",
+    "drop what rewriting has left in the file of compressed chunks",
+    array_path(),
+    TIMEOUT,
+    details="Those who have the array open for reading read on.  For a while, the disk has both "
+    "files, the old one and the new one.",
+)
+def repack(path: str, timeout: float) -> None:
+    """Repack an array in place; print the sizes of its file."""
+    with opened_for_writing(path, timeout) as a, wrong_calls():
+        before = _log_bytes(a)
+        a.repack()
+        print_text(f"{format_bytes(before)} before, {format_bytes(_log_bytes(a))} now")
+
+
+def _log_bytes(array: Any) -> int:
+    """Return the bytes of the file of compressed chunks, or 0."""
+    try:
+        return os.path.getsize(f"{array.path}.xtz")
+    except FileNotFoundError:
+        return 0

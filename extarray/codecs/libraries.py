@@ -26,12 +26,19 @@ _PURPOSE = "a compressed array"
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 _ZSTD_LEVEL = 3
 _ZLIB_LEVEL = 4
+# Least bytes of a plane that gets blocks of its own.
+_PLANE = 1 << 8
+_ONCE = 1 << 24
 # Frames may ask for a window of 8 MiB, which RFC 8878 recommends, or of all of their bytes.
 _WINDOW_LOG = 23
 
 
 @cache
 def _zstd() -> ModuleType:
+    # Decoding takes and frees some hundred kilobytes for each frame.  The allocator of glibc gives
+    # them back to the system each time, and new pages cost more than the decoding, until a process
+    # has freed something larger: this, which is never touched.
+    bytes(_ONCE)
     try:
         return require(_ZSTD, "compression", _PURPOSE)
     except ModuleNotFoundError:  # there are other packages below `backports`
@@ -49,18 +56,41 @@ def check_present(codec: Codec) -> None:
         compress(codec, b"")
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """Return bytes as one frame of a codec."""
+def compress(codec: Codec, data: Buffer, planes: int = 1) -> bytes:
+    """Return bytes as one frame of a codec.
+
+    `planes`: how many parts of equal length, of unlike bytes, lie one after the other.
+    """
     level = codec.level
     match codec.id:
         case CodecId.ZSTD:
-            found: bytes = _zstd().compress(data, _ZSTD_LEVEL if level is None else level)
+            level = _ZSTD_LEVEL if level is None else level
+            if planes > 1 and memoryview(data).nbytes >= planes * _PLANE:
+                found = _compress_planes(memoryview(data), level, planes)
+            else:
+                found = _zstd().compress(data, level)
         case CodecId.LZ4:
             how = {} if level is None else {"mode": "high_compression", "compression": level}
             found = _lz4().compress(data, store_size=False, **how)
         case _:
             found = zlib.compress(data, _ZLIB_LEVEL if level is None else level)
     return found
+
+
+def _compress_planes(data: memoryview, level: int, planes: int) -> bytes:
+    """Return a frame of zstd in which blocks end where planes do.
+
+    Each block has a code of its own, so that noise in one plane costs the others nothing.
+    """
+    encoder = _zstd().ZstdCompressor(level=level)
+    encoder.set_pledged_input_size(len(data))
+    step = len(data) // planes
+    parts = [
+        encoder.compress(data[start : start + step], encoder.FLUSH_BLOCK)
+        for start in range(0, (planes - 1) * step, step)
+    ]
+    parts.append(encoder.compress(data[(planes - 1) * step :], encoder.FLUSH_FRAME))
+    return b"".join(parts)
 
 
 def decompress(codec: int, frame: memoryview, size: int) -> bytes:

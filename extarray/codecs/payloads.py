@@ -122,7 +122,7 @@ def encode(codec: Codec, chunk: memoryview, itemsize: int) -> Encoded:
         n = len(chunk)
         step = _block_bytes(-(-n // _BLOCK), n, itemsize) if n >= _LARGE else n
         parts = [
-            compress(codec, _filtered(filter_id, chunk[start : start + step], itemsize))
+            _compressed(codec, filter_id, chunk[start : start + step], itemsize)
             for start in range(0, n, step)
         ]
         blocks = len(parts) if n >= _LARGE else 0
@@ -133,6 +133,11 @@ def encode(codec: Codec, chunk: memoryview, itemsize: int) -> Encoded:
     if not _saves(len(payload), len(chunk)):
         return Encoded(CodecId.RAW, FilterId.NONE, 0, chunk)
     return Encoded(codec.id, filter_id, blocks, payload)
+
+
+def _compressed(codec: Codec, filter_id: int, data: memoryview, itemsize: int) -> bytes:
+    planes = 1 if filter_id == FilterId.NONE else itemsize
+    return compress(codec, _filtered(filter_id, data, itemsize), planes)
 
 
 def _saves(n_payload: int, n_chunk: int) -> bool:
@@ -208,10 +213,10 @@ def _best_filter(codec: Codec, chunk: memoryview, itemsize: int) -> FilterId:
         choices.remove(FilterId.SHUFFLE)
 
     def size_with(filter_id: FilterId) -> int:
-        data = _filtered(filter_id, sample, itemsize)
         if codec.id == CodecId.NAMED:
+            data = _filtered(filter_id, sample, itemsize)
             return len(compress_named(codec, data, itemsize))
-        return len(compress(trial, data))
+        return len(_compressed(trial, filter_id, sample, itemsize))
 
     return min(choices, key=size_with)
 

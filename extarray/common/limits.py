@@ -42,6 +42,8 @@ class Limits:
     compared_bytes: int = 1 << 26
     #: Bytes to append in one step, while other writers wait.
     append_at_once: int = 1 << 20
+    #: Bytes of raw places of frozen chunks that wait for a flush, which makes holes of them.
+    unfreed_bytes: int = 1 << 28
     # -- rechunking and repair -------------------------------------------------------------------
     #: Bytes of a step, if memory allows: smaller calls cost more than their copying, and a larger
     #: step has left the caches when it is written.
@@ -59,9 +61,6 @@ class Limits:
     progress_bytes: int = 1 << 26
     #: Bytes of chunks to freeze together while an array is filled.
     unfrozen_bytes: int = 1 << 26
-    #: Bytes of chunks that are frozen while an array is filled, and keep their raw places, until a
-    #: flush gives these back.
-    unpunched_bytes: int = 1 << 29
     #: Most bytes of a table of blobs to read at once, and to compare with its checksum.
     table_bytes: int = 1 << 20
     #: Most chunks of a truncated file to inspect one by one.

@@ -8,8 +8,12 @@ From the top down; a module uses only modules below it:
     Copies of the files of an array elsewhere, to check them.
 ``blobs``
     Chunks in blobs of a packed file elsewhere, in another order than that of their addresses.
+``frozen``
+    Frozen chunks of a pair of files elsewhere, beside raw ones.
 ``pairs``
     Pairs of files elsewhere: metadata in whole states, also while a writer changes them.
+``metadata``
+    Metadata of a pair as they were fetched, and the table of frozen chunks in them.
 ``packs``
     Packed files elsewhere: the end of the file opens them.
 ``paths``

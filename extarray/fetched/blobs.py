@@ -7,29 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
 from extarray.common.errors import ChecksumError, CorruptError, ResultError
-from extarray.fetched.origins import Fixed
-from extarray.format.blobs import decode_blob, decode_blobs_block, raw_places
+from extarray.fetched.chunks import Arrived
+from extarray.fetched.origins import Fixed, read_stored, start_blobs
+from extarray.format.blobs import decode_blob, decode_blobs_block
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.constants import SECTOR
 from extarray.storage.blobs import ChunkTable, decoding_threads, name_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
+    from extarray.fetched.chunks import Handle
     from extarray.fetched.pairs import RemotePair
+    from extarray.format.blobs import Stored
     from extarray.remote.objects import Reading, RemoteObject
     from extarray.storage.states import WholeState
 
 __all__ = ["InBlobs"]
-
-# Most bytes read, in terms of those wanted.  A box no larger than a chunk meets two along each axis
-# at most, which lie close together.  What crosses more chunks, as planes and series do, lies in
-# pieces all along the file: reading gaps saves requests there.
-_FEW, _MANY = 1.3, 2.6
-# From here on, the bytes take longer than the requests, 16 of which are made at a time.
-_LARGE = 16 << 20
 
 
 class InBlobs(Fixed):
@@ -87,20 +83,21 @@ class InBlobs(Fixed):
             )
         return places.offsets.tolist(), places.sizes.tolist()
 
-    def raw_offsets(self, addresses: NDArray[Any]) -> NDArray[Any] | None:
-        """Return where chunks lie in the object; see `Fixed.raw_offsets`."""
+    def stored(self, addresses: NDArray[Any]) -> list[Stored | None]:
+        """Return where chunks lie in the object, and how they are encoded; see `Fixed.stored`."""
         try:
-            return raw_places(self._table.places(addresses), self._block, self._base)
+            places = self._table.places(addresses)
+            header, known = self._pair.header, addresses.tolist()
+            return read_stored(self.object, self._block, known, places, header, self._base)
         except ChecksumError as error:
             raise self._told(error) from None
 
-    def start(self, addresses: NDArray[Any]) -> Any:
+    def start(self, addresses: NDArray[Any]) -> Handle:
         """Begin to fetch chunks."""
         offsets, sizes = self._places(addresses)
         starts = [self._base + offset for offset, size in zip(offsets, sizes, strict=True) if size]
-        is_spread = len(starts) > 2 ** len(self._pair.header.chunks) and sum(sizes) < _LARGE
-        waste = _MANY if is_spread else _FEW
-        handle = self.object.start(starts, [size for size in sizes if size], waste=waste)
+        present = [size for size in sizes if size]
+        handle = start_blobs(self.object, starts, present, len(self._pair.header.chunks))
         return _Coded(self, handle, addresses.tolist(), sizes)
 
     def decoded(self, address: int, blob: Any, threads: int, room: memoryview) -> Any:
@@ -128,8 +125,9 @@ class _Coded:
         self._chunks = [number for number, size in enumerate(sizes) if size]
         self._blobs = {number: blob for blob, number in enumerate(self._chunks)}
 
-    def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
-        """Yield number and bytes of chunks, or functions that decode them, as they come."""
+    def arrivals(self, wanted: Iterable[int]) -> Iterator[Arrived]:
+        """Yield chunks of the fill value, and functions that decode others, as they come."""
+        version = self._origin.version
         blobs, filled = [], []
         for number in wanted:
             blob = self._blobs.get(number)
@@ -138,15 +136,16 @@ class _Coded:
             else:
                 blobs.append(blob)
         if filled:
-            yield filled
+            yield Arrived(filled, version)
         for found in self._reading.arrivals(blobs):
             numbers = [self._chunks[blob] for blob, _ in found]
             # Threads share chunks, or the parts of a single one.
             threads = self._origin.n_threads(1) if len(found) == 1 else 1
-            yield [
+            chunks = [
                 (number, partial(self._origin.decoded, self._addresses[number], blob, threads))
                 for number, (_, blob) in zip(numbers, found, strict=True)
             ]
+            yield Arrived(chunks, version)
 
     def cancel(self) -> None:
         """Give them up."""

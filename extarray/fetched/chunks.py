@@ -18,7 +18,7 @@ from extarray.common.errors import StorageError
 from extarray.common.threads import run_together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,11 +35,10 @@ _PATIENCE = 32
 class Handle(Protocol):
     """Chunks that are on their way."""
 
-    def arrivals(self, wanted: Iterable[int]) -> Iterator[Sequence[tuple[int, Any]]]:
-        """Yield number and bytes of chunks as they come; see `Reading.arrivals`.
+    def arrivals(self, wanted: Iterable[int]) -> Iterator[Arrived]:
+        """Yield chunks as they come; see `Reading.arrivals`.
 
-        In place of the bytes of a chunk, there may be a function that returns them, and may write
-        them to the room for a chunk that it is given.
+        Those that turn out to be of no use are left out.
         """
 
     def cancel(self) -> None:
@@ -54,18 +53,25 @@ class Version(NamedTuple):
     number : int
     is_sure : bool
         Later changes make another version.  Before, a tag that counts seconds may hide them.
+    word : int
+        Of a frozen chunk: its word in the table, which led to it; 0: the chunk is raw.
     """
 
     number: int
     is_sure: bool
+    word: int = 0
 
     def vouches_for(self, brought: Version | None) -> bool:
-        """Tell whether chunks of a version that was brought are as they are now."""
-        return brought is not None and brought.number == self.number and brought.is_sure
+        """Tell whether raw chunks of a version that was brought are as they are now."""
+        return brought is not None and brought == (self.number, True, 0)
 
 
 class Arrived(NamedTuple):
-    """Numbers and bytes of chunks that have come, and their version."""
+    """Numbers and bytes of chunks that have come, and their version.
+
+    In place of the bytes of a chunk, there may be a function that returns them, and may write them
+    to the room for a chunk that it is given.
+    """
 
     chunks: Sequence[tuple[int, Any]]
     version: Version | None
@@ -79,10 +85,15 @@ class Origin(Protocol):
         """The version whose chunks come next; None: whatever there is."""
 
     def fetch(self, addresses: NDArray[np.int64]) -> Iterator[Arrived]:
-        """Yield chunks, as `Handle.arrivals` does, and their version."""
+        """Yield all chunks, as they come."""
 
     def start(self, addresses: NDArray[np.int64]) -> Handle:
         """Begin to fetch chunks of the present version."""
+
+    def changed(
+        self, addresses: NDArray[np.int64], brought: Mapping[int, Version | None]
+    ) -> list[int]:
+        """Return the addresses of chunks that may not be as they were when they were brought."""
 
     def n_threads(self, n_chunks: int) -> int:
         """Return how many threads are worth it for the functions of so many chunks."""
@@ -91,11 +102,9 @@ class Origin(Protocol):
 class _Coming:
     """Chunks on their way, and the number of calls of `provide` before they began to come."""
 
-    def __init__(
-        self, addresses: list[int], handle: Handle, version: Version | None, begun: int
-    ) -> None:
+    def __init__(self, addresses: list[int], handle: Handle, begun: int) -> None:
         self.numbers = {address: number for number, address in enumerate(addresses)}
-        self.handle, self.version, self.begun = handle, version, begun
+        self.handle, self.begun = handle, begun
 
 
 def _number(version: Version | None) -> int:
@@ -172,9 +181,9 @@ class Chunks:
         come: set[int] = set()
         numbers = {batch.numbers[q]: q for q in wanted}
         try:
-            for chunks in batch.handle.arrivals(numbers):
+            for chunks, version in batch.handle.arrivals(numbers):
                 found = [(numbers[number], chunk) for number, chunk in chunks]
-                self._write(found, batch.version)
+                self._write(found, version)
                 come.update(q for q, _ in found)
         except (StorageError, CancelledError):
             # `provide` fetches them, and knows what to do; another thread that was interrupted, or
@@ -197,10 +206,8 @@ class Chunks:
             wanted = wanted[: max(0, most - len(self._coming))]
             if not wanted:
                 return
-            # A version that is taken up in between has chunks that are newer than it says.
-            version = self._origin.version
             handle = self._origin.start(np.array(wanted, np.int64))
-            batch = _Coming(wanted, handle, version, self._n_calls)
+            batch = _Coming(wanted, handle, self._n_calls)
             self._coming.update(dict.fromkeys(wanted, batch))
 
     def evict(self, addresses: NDArray[np.int64]) -> None:

@@ -13,10 +13,13 @@ from extarray.common.errors import FormatError
 from extarray.fetched.packs import TAIL_BYTES
 from extarray.fetched.paths import NOT_THERE
 from extarray.format.archive import decode_directory
+from extarray.format.blobs import FILE_HEAD_BYTES
 from extarray.format.constants import SEAL_BYTES
-from extarray.format.suffixes import DATA, METADATA
+from extarray.format.suffixes import BLOBS, DATA, METADATA
 from extarray.remote.objects import RemoteObject
+from extarray.storage.filesystem import File
 from extarray.storage.names import PackedNames
+from extarray.storage.pair import header_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +50,9 @@ def download(path: RemotePath, folder: str, data: bool) -> tuple[str, tuple[str,
         return os.path.join(name, inner) if inner else name, (name, str(file))
     name = os.path.join(folder, path.name)
     missing = None
-    for suffix, is_whole in ((METADATA, True), (DATA, data)):
+    for suffix, n_first in ((METADATA, None), (DATA, 0), (BLOBS, FILE_HEAD_BYTES)):
+        if suffix == BLOBS and not _has_blobs(name + METADATA):
+            break
         try:
             found, _ = RemoteObject.read_tail(path.object(suffix), SEAL_BYTES)
         except NOT_THERE as error:
@@ -58,9 +63,22 @@ def download(path: RemotePath, folder: str, data: bool) -> tuple[str, tuple[str,
                 raise missing from None
             missing = error
         else:
+            n_bytes = found.size if data or n_first is None else min(n_first, found.size)
             with _sparse(name + suffix, found) as copy:
-                _copy(found, copy, [(0, found.size)] if is_whole else [])
+                _copy(found, copy, [(0, n_bytes)])
     return name, (name, str(path))
+
+
+def _has_blobs(name: str) -> bool:
+    """Tell whether metadata that were copied belong to an array that may have frozen chunks."""
+    if not os.path.exists(name):
+        return False
+    with (
+        contextlib.suppress(FormatError),
+        contextlib.closing(File.open(name, os.O_RDONLY)) as file,
+    ):
+        return header_at(file, 0)[0].has_blobs
+    return False
 
 
 def _copy_packed(path: RemotePath, name: str, inner: str, data: bool) -> None:

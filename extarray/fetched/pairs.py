@@ -12,24 +12,20 @@ import errno
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     CorruptError,
     FormatError,
     MissingError,
-    ReplacedError,
-    ResultError,
-    StorageError,
 )
-from extarray.fetched.packs import TAIL_BYTES
+from extarray.fetched.metadata import Content, Words, read_content
 from extarray.fetched.paths import NOT_THERE, WHY_READ_ONLY
-from extarray.fetched.shadow import shadow_of
-from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES
+from extarray.format.constants import HOLDER_BYTES, LIVE_SLOTS, SEAL_BYTES
 from extarray.format.suffixes import DATA, METADATA
 from extarray.remote.objects import Counts, RemoteObject
 from extarray.storage.filesystem import fresh_name
-from extarray.storage.pair import Pair
+from extarray.storage.frozen import HANDED_ON, FrozenTable
+from extarray.storage.pair import Pair, blobs_alone
 from extarray.storage.states import StateReader
 
 if TYPE_CHECKING:
@@ -73,6 +69,10 @@ class RemotePair(Pair):
         """The URL by which others find the pair."""
         return str(self.path)
 
+    def notes_writer(self) -> bool:
+        """Tell whether a writer has noted itself, which may be dead."""
+        return any(self.metadata.read(HOLDER_BYTES, self.header.holder_offset))
+
     @property
     def has_name(self) -> bool:
         """True: the store looks at the name by itself."""
@@ -113,7 +113,9 @@ class _Coordinator(RemoteStates):
         pair = self.pair
         pair.metadata.close()
         with contextlib.suppress(*NOT_THERE):
-            pair.metadata = shadow_of(pair.names[0], _read_whole(pair.path, Counts()))
+            path: Any = pair.path
+            content, _ = read_content(path, Counts())
+            pair.metadata = content.shadow(pair.names[0])
             try:
                 pair.read_header()
             except FormatError as error:
@@ -146,41 +148,32 @@ class Found(NamedTuple):
 
     Attributes
     ----------
-    content : bytes
+    content : Content
         Of ``.xmd``.
     header : Header
     sequence, cuts : int
         Numbers of the newest whole state, and of cuts.
     is_torn : bool
         A newer state is not whole, as after the death of a writer.
+    words : Words or None
+        Of frozen chunks, if there may be any.
     """
 
-    content: bytes
+    content: Content
     header: Header
     sequence: int
     cuts: int
     is_torn: bool
+    words: Words | None
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """Numbers that never fall: of the state, of cuts, and of freezes."""
+        n_freezes = 0 if self.words is None else self.words.number & ~HANDED_ON
+        return self.sequence, self.cuts, n_freezes
 
 
-def _read_whole(path: Any, counts: Counts) -> bytes:
-    """Read ``.xmd`` as a whole, with one request if it is short."""
-    for _ in range(_ATTEMPTS):
-        found, tail = RemoteObject.read_tail(path.object(METADATA), TAIL_BYTES, counts)
-        if len(tail) == found.size:
-            return bytes(tail)
-        if found.size > config.max_result:
-            raise ResultError(
-                f"the metadata '{path}{METADATA}' have {found.size} bytes, more than "
-                "config.max_result"
-            )
-        with contextlib.suppress(ReplacedError):  # by a writer, between two requests
-            return bytes(found.read(0, found.size - len(tail))) + bytes(tail)
-    raise StorageError(
-        errno.EAGAIN, "it keeps changing while it is read; try again", f"{path}{METADATA}"
-    )
-
-
-def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> Found | None:
+def read_pair(path: RemotePath, counts: Counts, known: Content | None = None) -> Found | None:
     """Fetch the metadata of a pair, in a whole state; None if they equal the `known` ones.
 
     Raises
@@ -195,7 +188,7 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE * attempt)
-        content = _read_whole(path, counts)
+        content, source = read_content(path, counts)
         if content == known:
             return None
         n_equal = n_equal + 1 if content == last else 0
@@ -203,7 +196,7 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
             break  # damaged, rather than torn
         last = content
         pair = RemotePair(path)
-        pair.metadata = shadow_of(pair.names[0], content)
+        pair.metadata = content.shadow(pair.names[0])
         try:
             pair.read_header()
             states = RemoteStates(pair)
@@ -211,7 +204,8 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
             blocks = states.superblocks(LIVE_SLOTS)
             newest = max((block.sequence for _, block in blocks), default=0)
             is_torn = newest > state.sequence
-            found = Found(content, pair.header, state.sequence, pair.read_cuts(), is_torn)
+            words = _words_of(pair, content, source, not state.sealed)
+            found = Found(content, pair.header, state.sequence, pair.read_cuts(), is_torn, words)
             if not is_torn or (older is not None and older.content == content):
                 return found  # otherwise a writer is at work
             older = found
@@ -222,6 +216,19 @@ def read_pair(path: RemotePath, counts: Counts, known: bytes | None = None) -> F
     if older is not None:
         return older
     raise type(problem)(f"'{path}{METADATA}': {problem}")
+
+
+def _words_of(
+    pair: RemotePair, content: Content, source: RemoteObject, is_open: bool
+) -> Words | None:
+    """Return the words of frozen chunks in metadata, if there may be any."""
+    if not pair.header.has_blobs:
+        return None
+    found = FrozenTable.block_of(pair)
+    if found is None:
+        raise blobs_alone(pair.names[0])
+    may_change = is_open or pair.notes_writer()
+    return Words(content, source, pair.header, found[1], may_change)
 
 
 def read_seal(pair: RemotePair, counts: Counts) -> tuple[RemoteObject, bytes]:

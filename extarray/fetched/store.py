@@ -37,15 +37,22 @@ from extarray.common.on_error import OnError
 from extarray.fetched.blobs import InBlobs
 from extarray.fetched.cache import DiskCache
 from extarray.fetched.chunks import Chunks
+from extarray.fetched.frozen import Log, Mixed
+from extarray.fetched.metadata import Content
 from extarray.fetched.origins import Changing, Fixed
 from extarray.fetched.packs import InPack, RemotePack
-from extarray.fetched.pairs import Found, RemotePair, RemoteStates, read_pair, read_seal
+from extarray.fetched.pairs import (
+    Found,
+    RemotePair,
+    RemoteStates,
+    read_pair,
+    read_seal,
+)
 from extarray.fetched.paths import NOT_THERE
 from extarray.fetched.shadow import shadow_of
-from extarray.format.constants import HOLDER_BYTES, LIMIT, SEAL_BYTES, SPARED_SLOTS
+from extarray.format.constants import LIMIT, SEAL_BYTES, SPARED_SLOTS
 from extarray.format.header import encode_seal
-from extarray.format.suffixes import DATA
-from extarray.remote.objects import Counts
+from extarray.remote.objects import Counts, RemoteObject
 from extarray.storage.filesystem import choose_engine, family
 from extarray.storage.following import Follower, Update
 from extarray.storage.reading import PairReader
@@ -57,7 +64,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray.fetched.metadata import Words
     from extarray.fetched.paths import RemotePath
+    from extarray.fetched.shadow import Shadow
+    from extarray.format.blobs import Stored
     from extarray.format.groups import Pending
     from extarray.format.superblock import Superblock
     from extarray.storage.pair import Pair
@@ -168,7 +178,8 @@ class RemoteStore(PairReader):
         self._file_bytes = part.size
         if part.has_blobs:
             return self._open_blobs(pack, part)
-        found = self._read_state(part.metadata, part.size, part.last)
+        content = Content(len(part.metadata), ((0, part.metadata),))
+        found = self._read_state(content, part.size, part.last)
         if pair.header.has_blobs:
             raise PartnerError(f"'{pair.path}.xtz' is missing in the packed file")
         problem = self.states.check_data(found.state)
@@ -180,7 +191,8 @@ class RemoteStore(PairReader):
     def _open_blobs(self, pack: RemotePack, part: InPack) -> WholeState:
         """Open an array whose chunks are in blobs; their own checksums stand for the seal."""
         pair = self.now
-        found = self._read_state(part.metadata, 0, b"")
+        content = Content(len(part.metadata), ((0, part.metadata),))
+        found = self._read_state(content, 0, b"")
         if not pair.header.has_blobs or not found.state.sealed:
             raise CorruptError(f"'{pair.path}': the state of a packed array is not sealed")
         seal = encode_seal(pair.header.uuid)
@@ -192,7 +204,7 @@ class RemoteStore(PairReader):
         return found
 
     def _open_files(self) -> WholeState:
-        pair = self.now
+        pair, log = self.now, None
         try:
             for _ in range(_ATTEMPTS):
                 self._found = metadata = read_pair(pair.path, self.counts)
@@ -200,8 +212,10 @@ class RemoteStore(PairReader):
                 pair.header = metadata.header
                 data, seal = read_seal(pair, self.counts)
                 found = self._read_state(metadata.content, data.size, seal)
-                # A writer may have been at work between the two files.
+                # A writer may have been at work between the files.
                 problem = self.states.check_data(found.state)
+                if problem is None and metadata.words is not None:
+                    log, problem = self._open_log(metadata.words)
                 if problem is None:
                     break
         except NOT_THERE as error:
@@ -211,9 +225,38 @@ class RemoteStore(PairReader):
         if self._recover is False:
             self.states.check_visible(found)
         if problem is not None:
+            if pair.header.has_blobs and isinstance(problem, PartnerError):
+                raise problem
             found = self._recovered(found, problem)
-        self.origin = Changing(data, pair.header.chunk_bytes, self._confirm, any(pair.header.fill))
+        if pair.header.has_blobs:
+            self._log = log or Log(pair, self.counts)
+        self._begin_origin(data, found.axial)
         return found
+
+    def _begin_origin(self, data: RemoteObject, axial: Axial) -> None:
+        """Let chunks come from the files of a pair."""
+        pair = self.now
+        if pair.header.has_blobs:
+            table = self._words, self._confirm, self._renew_words
+            self.origin = Mixed(data, pair, self._log, *table, axial)
+        else:
+            is_cut = any(pair.header.fill)
+            self.origin = Changing(data, pair.header.chunk_bytes, self._confirm, is_cut)
+
+    def _open_log(self, words: Words) -> tuple[Log, PartnerError | None]:
+        """Open ``.xtz``; return the error if it is another array's."""
+        log = Log(self.now, self.counts)
+        try:
+            log.look(words.block.uuid)
+        except PartnerError as error:
+            return log, error
+        return log, None
+
+    def _words(self) -> Words:
+        """Return the words of frozen chunks in the newest metadata that were fetched."""
+        known = self._successor or self._found
+        assert known is not None and known.words is not None
+        return known.words
 
     def _recovered(self, found: WholeState, problem: Exception) -> WholeState:
         """Return an older state that the data fit, if the user wants it; else raise `problem`."""
@@ -237,12 +280,12 @@ class RemoteStore(PairReader):
             error.filename,
         )
 
-    def _read_state(self, content: bytes, size: int, seal: bytes) -> WholeState:
+    def _read_state(self, content: Content, size: int, seal: bytes) -> WholeState:
         """Take in metadata, and return their newest state; `size` and `seal` are those of data."""
         pair = self.now
         pair.metadata.close()
         pair.data.close()
-        pair.metadata = shadow_of(pair.names[0], content)
+        pair.metadata = content.shadow(pair.names[0])
         pair.data = shadow_of(pair.names[1])
         self._take_end(size, seal)
         try:
@@ -280,7 +323,8 @@ class RemoteStore(PairReader):
         pair.unclean = found.state.unclean
         pair.engine = choose_engine(engine, pair.data, False)
         # Blobs have checksums of their own.
-        if pair.header.checksum and pair.verify != "never" and not pair.header.has_blobs:
+        in_blobs = self.is_packed and pair.header.has_blobs
+        if pair.header.checksum and pair.verify != "never" and not in_blobs:
             pair.trust = Trust(LIMIT - 1)
             pair.verify = "read"
         pair.watch_cuts()
@@ -307,12 +351,15 @@ class RemoteStore(PairReader):
         if before is not None:
             before.close()
         folder = self._given.cache
-        noted = pair.metadata.read(HOLDER_BYTES, pair.header.holder_offset)
-        has_writer = not self.is_packed and (any(noted) or not pair.state.sealed)
+        has_writer = not self.is_packed and (pair.notes_writer() or not pair.state.sealed)
         now = self.origin.version
         if folder is not None and found.tag is not None and now is not None and not has_writer:
-            version = (pair.absolute, found.tag, found.size, pair.header.uuid.hex(), self.sequence)
-            provider.cache = DiskCache(folder, version, pair.header.chunk_bytes, now.number)
+            key: list[object] = [pair.absolute, found.tag, found.size, pair.header.uuid.hex()]
+            key.append(self.sequence)
+            if self._found is not None and self._found.words is not None:
+                block = self._found.words.block  # whole chunks may be written to the log alone
+                key += [block.uuid.hex(), block.given]
+            provider.cache = DiskCache(folder, key, pair.header.chunk_bytes, now.number)
 
     def _forked(self) -> None:
         """Give a forked child files, chunks and connections of its own."""
@@ -323,13 +370,19 @@ class RemoteStore(PairReader):
         self.chunk_sums.healing = threading.Lock()
         length, seal = pair.data.length, b""
         with contextlib.suppress(OSError):
-            content = pair.metadata.read(pair.metadata.length, 0)
             seal = pair.data.read(SEAL_BYTES, max(0, length - SEAL_BYTES))
-            pair.metadata = shadow_of(pair.names[0], content)
+            pair.metadata = self._own_copy()
             pair.data = shadow_of(pair.names[1])
             self._take_end(length, seal)
             pair.watch_cuts()
             self._begin_chunks()
+
+    def _own_copy(self) -> Shadow:
+        """Return a copy of the metadata that the parent of a forked child does not share."""
+        before, size = self.now.metadata, self.now.metadata.length
+        runs = [(start, stop - start) for start, stop in before.written(size)]
+        parts = tuple((start, before.read(n_bytes, start)) for start, n_bytes in runs)
+        return Content(size, parts).shadow(self.now.names[0])
 
     # -- updates ---------------------------------------------------------------------------------
 
@@ -355,7 +408,7 @@ class RemoteStore(PairReader):
             return False
         with self._lock:
             known = self._successor or self._found
-            numbers, newest = (newer.sequence, newer.cuts), (known.sequence, known.cuts)
+            numbers, newest = newer.numbers, known.numbers
             if numbers < newest or (newer.is_torn and numbers == newest):
                 return True  # a proxy has kept older ones, or those of a moment
             if newer.header.ndim != pair.header.ndim:
@@ -365,10 +418,18 @@ class RemoteStore(PairReader):
             # Superblocks come last: what they refer to is there by then.
             shadow: Any = pair.metadata
             first, end = newer.header.header_bytes, newer.header.directory_offset
-            shadow.length = len(newer.content)
-            shadow.write(newer.content[end:], end)
-            shadow.write(newer.content[first:end], first)
+            shadow.length = newer.content.size
+            newer.content.write(shadow, end, newer.content.size)
+            newer.content.write(shadow, first, end)
         return True
+
+    def _renew_words(self) -> None:
+        """Let pieces of a long table of frozen chunks come anew."""
+        with self._lock:
+            for name in ("_found", "_successor"):
+                known: Found | None = getattr(self, name)
+                if known is not None and known.words is not None:
+                    setattr(self, name, known._replace(words=known.words.renewed()))
 
     def _confirm(self) -> None:
         """Raise ReplacedError unless the pair is still the one that was opened."""
@@ -397,18 +458,7 @@ class RemoteStore(PairReader):
         present = supply.present
         # Chunks that were cut off are kept as they were for those who still see them.
         known = present[present < data.size // pair.header.chunk_bytes]
-        version = origin.version
-        brought = self.provider.brought
-        supply.renew(
-            np.array(
-                [
-                    address
-                    for address in known.tolist()
-                    if version is None or not version.vouches_for(brought.get(address))
-                ],
-                np.int64,
-            )
-        )
+        supply.renew(np.array(origin.changed(known, self.provider.brought), np.int64))
 
     def refresh(self, axial: Axial) -> Axial | None:
         """Adopt later commits; elements that were overwritten since are fetched again, too."""
@@ -421,6 +471,7 @@ class RemoteStore(PairReader):
                 self._is_replaced = True
                 return None
             self._is_replaced = False
+            self._renew_words()
             if self._successor is not None:
                 return self._adopt_successor()
             adopted = self.following.refresh(axial)
@@ -433,10 +484,16 @@ class RemoteStore(PairReader):
         """Adopt metadata with other axes; see `Follower`."""
         pair, newer = self.now, self._successor
         assert newer is not None
-        self._take_data(True)
+        # A single chunk may have become a part of a larger one.
+        is_same_size = newer.header.chunk_bytes == pair.header.chunk_bytes
+        if is_same_size:
+            self._take_data(True)
+        else:
+            data, seal = read_seal(pair, self.counts)
+            self._take_end(data.size, seal)
         other = RemotePair(pair.path)
         try:
-            other.metadata = shadow_of(pair.names[0], newer.content)
+            other.metadata = newer.content.shadow(pair.names[0])
             other.data = pair.data
             other.read_header()
             cuts = other.read_count()
@@ -452,6 +509,11 @@ class RemoteStore(PairReader):
                 self._found, self._successor = newer, None
             pair.watch_cuts()
             self.following.adopt(Update(found.state, None, found.extents, found.attrs, cuts))
+            if not is_same_size:
+                self._begin_origin(data, found.axial)
+                self._begin_chunks()
+            elif isinstance(self.origin, Mixed):
+                self.origin.axial = found.axial
             self._begin_cache()
             return found.axial
         finally:
@@ -510,17 +572,21 @@ class RemoteStore(PairReader):
                 break
         return wrong, untold
 
-    def raw_offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return where chunks lie in the object at `data_url`; see `Fixed.raw_offsets`."""
-        return self.origin.raw_offsets(addresses)
+    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
+        """Return where chunks lie, and how they are encoded; None for those of the fill value."""
+        return self.origin.stored(addresses)
 
     @property
-    def data_url(self) -> str | None:
-        """The URL of the object that has the chunks; None if there is none that leads to it alone.
+    def may_freeze(self) -> bool:
+        """True if chunks that lie in ``.xta`` are frozen without being asked."""
+        return self.origin.may_freeze
+
+    def url_of(self, suffix: str) -> str | None:
+        """Return the URL of a file, or of the packed file; None if no URL leads to it alone.
 
         It has no user, password and query.
         """
-        place = self.origin.object.location if self.is_packed else self.now.path.object(DATA)
+        place = self.origin.object.location if self.is_packed else self.now.path.object(suffix)
         return place.url if place.is_public else None
 
     def all_holes(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:

@@ -18,6 +18,7 @@ from extarray.common.errors import ChecksumError, CorruptError, LimitError, Vers
 from extarray.format._crc import crc32c
 from extarray.format.blocks import MOST_SUMS_EXTENTS, sums_capacity
 from extarray.format.constants import CHECKSUM, SECTOR
+from extarray.format.suffixes import BLOBS
 
 if TYPE_CHECKING:
     from collections.abc import Buffer
@@ -33,13 +34,16 @@ __all__ = [
     "BlobHead",
     "BlobPlaces",
     "BlobsBlock",
+    "Stored",
     "blob_bytes",
+    "check_blob",
     "check_blob_size",
     "check_file_head",
     "decode_blob",
     "decode_blob_head",
     "decode_blobs_block",
     "decode_entries",
+    "decode_stored",
     "encode_blob_head",
     "encode_blobs_block",
     "encode_entry_of_blob",
@@ -47,7 +51,7 @@ __all__ = [
     "entry_places",
     "extents_for",
     "payload_of",
-    "raw_places",
+    "read_of_blob",
     "table_bytes",
 ]
 
@@ -247,17 +251,6 @@ def decode_entries(
     return BlobPlaces(offsets, sizes)
 
 
-def raw_places(places: BlobPlaces, block: BlobsBlock, base: int) -> NDArray[np.int64] | None:
-    """Return where chunks lie, byte for byte; None if a codec may have encoded them.
-
-    Offsets count from `base` before the first byte of ``.xtz``; -1 stands for a chunk of the fill
-    value.
-    """
-    if block.codec != CodecId.RAW:
-        return None
-    return np.where(places.sizes > 0, base + places.offsets + BLOB_HEAD_BYTES, -1)
-
-
 # -- ``.xtz`` and its blobs ------------------------------------------------------------------------
 
 
@@ -315,6 +308,60 @@ def _damaged(address: int, what: str) -> ChecksumError:
     return error
 
 
+class Stored(NamedTuple):
+    """The place of a chunk in a file, and how it is encoded there.
+
+    Attributes
+    ----------
+    suffix : str
+        Of the file.
+    offset, size : int
+        The bytes of the chunk, or the frames of all its parts.
+    codec, filter, blocks : int
+    element : bytes
+        The element of a constant chunk.
+    """
+
+    suffix: str
+    offset: int
+    size: int
+    codec: int = CodecId.RAW
+    filter: int = 0
+    blocks: int = 0
+    element: bytes = b""
+
+
+def read_of_blob(size: int, itemsize: int) -> int:
+    """Return how many bytes of a blob `decode_stored` needs."""
+    return min(size, BLOB_HEAD_BYTES + itemsize)
+
+
+def decode_stored(data: Buffer, address: int, block: BlobsBlock, offset: int, size: int) -> Stored:
+    """Return what the first bytes of a blob at an offset of ``.xtz`` tell.
+
+    Raise ChecksumError if this is not the blob of the chunk.
+    """
+    head = decode_blob_head(data, address, block, size)
+    start, rest = offset + BLOB_HEAD_BYTES, bytes(data)[BLOB_HEAD_BYTES:]
+    ends = 4 * head.blocks  # behind them, the frames of the parts follow each other
+    element = rest if head.codec == CodecId.CONSTANT else b""
+    how = head.codec, head.filter, head.blocks, element
+    return Stored(BLOBS, start + ends, head.payload_bytes - ends, *how)
+
+
+def check_blob(blob: memoryview, address: int, block: BlobsBlock, verify: bool = True) -> BlobHead:
+    """Return what the head of a blob says; raise ChecksumError unless it is the chunk's, and whole.
+
+    Without `verify`, its checksum is not compared.
+    """
+    head = decode_blob_head(blob, address, block, len(blob))
+    if verify:
+        covered = blob[CHECKSUM.size : BLOB_HEAD_BYTES + head.payload_bytes]
+        if crc32c(covered, crc32c(block.uuid)) != head.crc:
+            raise _damaged(address, "it does not match its checksum")
+    return head
+
+
 def payload_of(blob: memoryview, address: int, block: BlobsBlock, verify: bool = True) -> Encoded:
     """Return the payload of a chunk from its blob, as its codec has it.
 
@@ -331,11 +378,8 @@ def payload_of(blob: memoryview, address: int, block: BlobsBlock, verify: bool =
     ChecksumError
         This is not the blob of the chunk, or it is damaged; ``chunk`` names the chunk.
     """
-    crc, n, codec, filter_id, blocks = decode_blob_head(blob, address, block, len(blob))
-    stop = BLOB_HEAD_BYTES + n
-    if verify and crc32c(blob[CHECKSUM.size : stop], crc32c(block.uuid)) != crc:
-        raise _damaged(address, "it does not match its checksum")
-    return Encoded(codec, filter_id, blocks, blob[BLOB_HEAD_BYTES:stop])
+    _, n, codec, filter_id, blocks = check_blob(blob, address, block, verify)
+    return Encoded(codec, filter_id, blocks, blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + n])
 
 
 def decode_blob(
@@ -372,8 +416,8 @@ def decode_blob(
     MissingExtraError
         The library of its codec is not installed.
     """
-    codec, filter_id, blocks, found = payload_of(blob, address, block, verify)
-    payload = memoryview(found)
+    _, n, codec, filter_id, blocks = check_blob(blob, address, block, verify)
+    payload = blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + n]
     if codec == CodecId.RAW and not filter_id and not blocks and len(payload) == len(room):
         return payload
     try:

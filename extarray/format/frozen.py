@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from extarray.codecs.payloads import Encoded
 from extarray.common.errors import CorruptError, LimitError
 from extarray.format._crc import crc32c
 from extarray.format.blobs import (
+    BLOB_HEAD_BYTES,
     FILE_HEAD_BYTES,
     UNIT,
     BlobsBlock,
     blob_bytes,
+    check_blob,
     encode_blob_head,
     encode_blobs_block,
     encode_entry_of_blob,
@@ -30,7 +33,6 @@ from extarray.format.constants import BLOCK, CHECKSUM, LAST_END, SECTOR
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from extarray.codecs.payloads import Encoded
     from extarray.format.header import Header
 
 __all__ = [
@@ -45,7 +47,10 @@ __all__ = [
     "extent_bytes",
     "extents_of",
     "is_log",
+    "is_whole_head",
     "log_uuid",
+    "move_blob",
+    "place_of_word",
     "places_of_words",
 ]
 
@@ -147,6 +152,17 @@ def places_of_words(words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArr
     return offsets, sizes
 
 
+def place_of_word(word: int) -> tuple[int, int]:
+    """Return offset and size of the blob in ``.xtz`` that a word leads to.
+
+    Examples
+    --------
+    >>> place_of_word(3 << 24 | 2)
+    (192, 128)
+    """
+    return (word >> _LENGTH_BITS) * UNIT, (word & _MOST_UNITS) * UNIT
+
+
 # -- the log ---------------------------------------------------------------------------------------
 
 
@@ -163,6 +179,15 @@ def check_log_head(data: bytes, uuid: bytes) -> None:
 def is_log(head: bytes) -> bool:
     """Tell by its first bytes whether a file has blobs."""
     return head[:_ARRAY_AT] == encode_file_head(head[16:_ARRAY_AT], bytes(16))[:_ARRAY_AT]
+
+
+def is_whole_head(head: bytes) -> bool:
+    """Tell whether a file of blobs begins with a head that matches its checksum."""
+    try:
+        check_log_head(head, log_uuid(head).ljust(16, b"\0"))
+    except CorruptError:
+        return False
+    return True
 
 
 def log_uuid(head: bytes) -> bytes:
@@ -191,3 +216,25 @@ def encode_blob(encoded: Encoded, address: int, offset: int, uuid: bytes) -> tup
     head = encode_blob_head(encoded, address, offset // UNIT, uuid)
     rest = size - len(head) - len(payload)
     return b"".join((head, payload, bytes(rest))), word
+
+
+def move_blob(blob: memoryview, address: int, uuid: bytes, offset: int, new: bytes) -> bytes:
+    """Return the blob of a chunk for an offset of another log, with its payload as it is.
+
+    Parameters
+    ----------
+    blob : memoryview
+    address : int
+    uuid, new : bytes
+        Of the log that it comes from, and of the other one.
+    offset : int
+
+    Raises
+    ------
+    ChecksumError
+        This is not the blob of the chunk, or it is damaged; ``chunk`` names the chunk.
+    """
+    head = check_blob(blob, address, BlobsBlock(uuid, 0))
+    payload = blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + head.payload_bytes]
+    encoded = Encoded(head.codec, head.filter, head.blocks, payload)
+    return encode_blob(encoded, address, offset, new)[0]

@@ -168,7 +168,6 @@ class _Taking:
         self._is_fill, self._guard, self._count = is_fill, guard, count
         self._fill = array._store.now.header.fill
         self.done = np.zeros(grid_of(array.shape, given.chunks), bool)
-        self._unpunched = 0
 
     def run(self) -> NDArray[np.bool_]:
         """Take over all chunks that are right; see `take_over`."""
@@ -225,9 +224,7 @@ class _Taking:
             self.done[index] = True
             box = self._inside(index)
             self._count(int(np.prod([b.stop - b.start for b in box])) * array.itemsize)
-        self._unpunched += len(kept) * size
-        if self._unpunched >= limits.unpunched_bytes:
-            self._unpunched = 0
+        if self._frozen.bytes_to_free >= limits.unfreed_bytes:
             array.flush()
 
     def _checked(self, index: Index, payload: bytes, room: memoryview) -> Encoded | int | None:

@@ -13,15 +13,15 @@ from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
-from extarray.array.facts import remote_store
+from extarray.array.facts import store_of
 from extarray.array.folders import Group
 from extarray.codecs._filters import repeat, shuffle
 from extarray.codecs.codec import Codec, CodecId, FilterId
 from extarray.codecs.libraries import compress
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
-from extarray.format.blobs import BLOB_HEAD_BYTES, decode_blob_head
-from extarray.format.suffixes import DATA, file_names, without_suffix
+from extarray.format.blobs import Stored
+from extarray.format.suffixes import BLOBS, DATA, blobs_name, file_names, without_suffix
 from extarray.grid.chunking import place_of
 from extarray.interop.described import Described, group_metadata, nodes_of
 from extarray.storage.file_store import FileStore
@@ -29,7 +29,7 @@ from extarray.storage.names import Packed
 from extarray.streaming.blocks import comes_late
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -114,6 +114,10 @@ class _Coding(NamedTuple):
         return compress(self.codec, out)
 
 
+# A range of a file, the element that fills a chunk, or None for a chunk of the fill value.
+_Place = tuple[str, int, int] | bytes | None
+
+
 class _Chunks:
     """The chunks of an array: where each one is, or its bytes.
 
@@ -152,9 +156,7 @@ class _Chunks:
         lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
         grid = [range(-(-n // c)) for n, c in zip(metadata["shape"], node.chunks, strict=True)]
         self._indices = list(itertools.product(*grid))
-        # Ranges of the file, elements that fill chunks, or None for chunks of the fill value.
-        self._places: list[tuple[int, int] | bytes | None] = []
-        self._file = ""
+        self._places: list[_Place] = []
         if self._indices:
             places = np.array(self._indices, np.int64).reshape(len(self._indices), array.ndim)
             addresses = np.asarray(array.axial.addresses(places + np.array(lead, "i8")))
@@ -169,7 +171,7 @@ class _Chunks:
             parts = map(str, index)
             key = "/".join(["c", *parts]) if self._format == 3 else ".".join(parts) or "0"
             if isinstance(place, tuple):
-                yield key, [self._file, *place]
+                yield key, list(place)
             elif place is None:
                 if fill is not None:
                     yield key, fill
@@ -184,14 +186,21 @@ class _Chunks:
         if not isinstance(array.path, Path):
             self._find_elsewhere(addresses, url, inner)
             return
-        path, size = array.path.absolute(), self._size
+        path = array.path.absolute()
+        metadata, data = file_names(path)
+        names = {DATA: data, BLOBS: blobs_name(metadata)}
+        if url is not None:
+            names = {suffix: _url_of_file(url, inner, suffix) for suffix in names}
+        table = store_of(array).now.frozen
+        if table is not None:
+            self._take(table.stored(addresses), names, table.policy != "never")
+            return
         base = 0
-        self._file = file_names(path)[1] if url is None else _url_of_data(url, inner)
         with Packed.find(path) as packed:
             name = None if packed is None else packed.inner(path) or packed.alone
             if packed is not None and name in packed.blobs:
-                self._file = url or packed.name
-                self._find_in_blobs(path, addresses, packed.blobs[name].start)
+                names = dict.fromkeys(names, url or packed.name)
+                self._take(_in_blobs(path, addresses), names, False, packed.blobs[name].start)
                 return
             if comes_late(array):
                 raise ArgumentError(
@@ -199,60 +208,56 @@ class _Chunks:
                     "can refer to them; write a complete file with a.copy(path)"
                 )
             if packed is not None and name in packed.arrays:
-                self._file, base = url or packed.name, packed.arrays[name][1].start
-        self._places = [(base + int(place_of(q, size)), size) for q in addresses.tolist()]
+                names = dict.fromkeys(names, url or packed.name)
+                base = packed.arrays[name][1].start
+        size = self._size
+        raw = [Stored(DATA, int(place_of(q, size)), size) for q in addresses.tolist()]
+        self._take(raw, names, False, base)
 
     def _find_elsewhere(self, addresses: NDArray[np.int64], url: str | None, inner: str) -> None:
-        """Find chunks in the object that has them, on a server or in a bucket."""
+        """Find chunks in the objects that have them, on a server or in a bucket."""
         array = self._node.array
-        store = remote_store(array)
-        file = store.data_url
+        store = store_of(array)
+        names = {suffix: store.url_of(suffix) for suffix in (DATA, BLOBS)}
         if url is not None:
-            file = url if store.is_packed else _url_of_data(url, inner)
-        if file is None:
+            is_one = store.is_packed
+            names = {s: url if is_one else _url_of_file(url, inner, s) for s in names}
+        if None in names.values():
             raise ArgumentError(
                 f"'{array.path}' was opened at a URL with a query, which may be secret, or in a "
                 "store that has no URL; name the address for others with to_kerchunk(url=...)"
             )
         order = np.argsort(addresses)
-        raw = store.raw_offsets(addresses[order])
-        if raw is None:  # each has a head that tells its codec and length
-            raise ArgumentError(
-                f"chunks of '{array.path}' are compressed; make references where its file is, with "
-                "to_kerchunk(url=...)"
-            )
-        self._file = file
-        starts = np.empty_like(raw)
-        starts[order] = raw
-        self._places = [None if start < 0 else (start, self._size) for start in starts.tolist()]
+        sorted_places = store.stored(addresses[order])
+        back = np.argsort(order).tolist()
+        self._take([sorted_places[n] for n in back], names, store.may_freeze)
 
-    def _find_in_blobs(self, path: Path, addresses: NDArray[np.int64], base: int) -> None:
-        """Find chunks in blobs of a packed file, at an offset of it, and the codec of all."""
-        store, _ = FileStore.open(path, "r", 0, "pread", "flush", "write")
+    def _take(
+        self,
+        stored: Sequence[Stored | None],
+        names: dict[str, str],
+        may_freeze: bool,
+        base: int = 0,
+    ) -> None:
+        """Refer to chunks in files, by suffix, which begin at `base`; find the codec of all.
+
+        `may_freeze`: those in ``.xta`` will be elsewhere.
+        """
         codings: set[tuple[int, int, bool]] = set()
-        with contextlib.closing(store):
-            blobs = store.blobs
-            order = np.argsort(addresses)
-            places = blobs.places(addresses[order])
-            found: list[tuple[int, int] | bytes | None] = [None] * len(addresses)
-            facts = zip(order.tolist(), places.offsets.tolist(), places.sizes.tolist(), strict=True)
-            for n, offset, room in facts:
-                if not room:
-                    continue
-                if blobs.block.codec == CodecId.RAW:
-                    found[n] = base + offset + BLOB_HEAD_BYTES, self._size
-                    codings.add((CodecId.RAW, FilterId.NONE, False))
-                    continue
-                data = blobs.file.read(BLOB_HEAD_BYTES, offset)
-                head = decode_blob_head(data, int(addresses[n]), blobs.block, room)
-                offset += BLOB_HEAD_BYTES
-                if head.codec == CodecId.CONSTANT:
-                    found[n] = blobs.file.read(self._node.array.itemsize, offset)
-                    continue
-                ends = 4 * head.blocks  # frames of the parts follow; together they are one stream
-                found[n] = base + offset + ends, head.payload_bytes - ends
-                codings.add((head.codec, head.filter, head.blocks > 1))
-        self._places = found
+        for one in stored:
+            if one is None:
+                self._places.append(None)
+            elif one.codec == CodecId.CONSTANT:
+                self._places.append(one.element[: self._node.array.itemsize])
+            else:
+                if may_freeze and one.suffix == DATA:
+                    raise ArgumentError(
+                        f"some chunks of '{self._node.array.path}' are not compressed yet, and "
+                        "references to them would lead to holes once they are; freeze all chunks "
+                        "with a.freeze(), or close the array"
+                    )
+                self._places.append((names[one.suffix], base + one.offset, one.size))
+                codings.add((one.codec, one.filter, one.blocks > 1))
         self.coding = self._coding(codings)
 
     def _coding(self, codings: set[tuple[int, int, bool]]) -> _Coding | None:
@@ -270,11 +275,15 @@ class _Chunks:
             if name is not None and filter_id in (FilterId.NONE, FilterId.SHUFFLE):
                 chosen = "shuffle" if filter_id else None
                 return _Coding(Codec(name, filter=chosen), self._node.array.itemsize)
+        is_mixed = (CodecId.RAW, FilterId.NONE) in kinds and not store_of(
+            self._node.array
+        ).now.packed_as
+        remedy = "freeze all chunks alike with a.freeze(), or " if is_mixed else ""
         raise ArgumentError(
             f"chunks of '{self._node.array.path}' are encoded in a way to which references cannot "
             "lead: Zarr has one codec for all chunks, 'zstd' or 'zlib', with the filter 'shuffle' "
             "for chunks below 512 KiB, and none that are stored raw because no codec makes them "
-            "smaller; pack the array without compression"
+            f"smaller; {remedy}pack the array without compression"
         )
 
     def _inline(self, element: bytes) -> str:
@@ -307,11 +316,18 @@ class _Chunks:
         return self._inline(np.array(array.fill_value, array.dtype).tobytes())
 
 
-def _url_of_data(url: str, inner: str) -> str:
-    """Return the URL of ``.xta`` from that of a pair, or from that of a folder and a path in it."""
+def _in_blobs(path: Path, addresses: NDArray[np.int64]) -> list[Stored | None]:
+    """Return where the chunks of a packed array lie in its blobs."""
+    store, _ = FileStore.open(path, "r", 0, "pread", "flush", "write")
+    with contextlib.closing(store):
+        return store.blobs.stored(addresses)
+
+
+def _url_of_file(url: str, inner: str, suffix: str) -> str:
+    """Return the URL of a file of a pair from that of the pair, or of a folder and a path in it."""
     parts = urlsplit(url)
     if inner:
-        path = f"{parts.path.rstrip('/')}/{inner}{DATA}"
+        path = f"{parts.path.rstrip('/')}/{inner}{suffix}"
     else:
-        path = without_suffix(parts.path) + DATA
+        path = without_suffix(parts.path) + suffix
     return urlunsplit(parts._replace(path=path))

@@ -21,7 +21,7 @@ import numpy as np
 
 from extarray.array import creation
 from extarray.array.array import ExtArray
-from extarray.array.encodings import encoding_of
+from extarray.array.encodings import compressed_as
 from extarray.array.folders import Group, open_group
 from extarray.common.config import config
 from extarray.common.errors import (
@@ -141,7 +141,7 @@ class Entry(NamedTuple):
                 dataset_origin=dataset_origin,
                 unlimited=frozenset(d for d in unlimited if d in named),
                 is_text=is_text,
-                compressed=encoding_of(a._store.now.header),
+                compressed=compressed_as(a),
             )
 
     @property

@@ -22,6 +22,8 @@ From the top down; a module uses only modules below it:
     The progress of a pass, kept with the array that the pass writes.
 ``repair``
     Repair of a pair of files: return to the last whole state.
+``lost_table``
+    The table of frozen chunks, found where nothing that is whole leads to it.
 ``rechunk_files``
     Names of the files that passes write, and their publication and removal.
 ``workers``

@@ -203,6 +203,7 @@ def _repair(
 ) -> None:
     """Repair the files as their only writer; append to `said` what was done and refused."""
     survey = Survey(pair)
+    pair.engine = "pread"  # words of frozen chunks are written by calls
     with survey.opened(os.O_RDWR):
         if not pair.metadata.closed:
             lock.acquire(pair.metadata, pair.path, 0)
@@ -216,3 +217,6 @@ def _repair(
             if header is not None:
                 with contextlib.suppress(OSError):
                     lock.note_holder(pair.metadata, header, False)
+            if not pair.metadata.closed:
+                with contextlib.suppress(OSError):  # a traceback may keep a copy of the descriptor
+                    lock.release(pair.metadata)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray.common.errors import ChecksumError, CorruptError, ExtArrayError
+from extarray.common.errors import ChecksumError, CorruptError
 from extarray.common.progress import Progress
 from extarray.common.system import NO_WAIT
 from extarray.format.blobs import FILE_HEAD_BYTES
 from extarray.format.blocks import BlockKind, entry_offset
 from extarray.format.constants import SEAL_BYTES, SEAL_MAGIC
-from extarray.format.frozen import is_log, log_uuid
+from extarray.format.frozen import is_whole_head, log_uuid
 from extarray.grid.chunking import chunks_before, elements_of_chunk, place_of
 from extarray.maintenance.inspect_metadata import (
     DATA,
@@ -37,7 +37,6 @@ from extarray.storage.checksums import Comparison
 from extarray.storage.filesystem import File, close_all, fresh_name
 from extarray.storage.frozen import FrozenTable
 from extarray.storage.names import left_overs
-from extarray.storage.pair import header_at
 from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
@@ -75,36 +74,45 @@ class Survey(MetadataSurvey):
     wrong: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     compared: bool = False
     looked: bool = False
+    # Extents of the table of frozen chunks that its block names; addresses of damaged ones.
+    n_extents: int = 0
+    damaged: list[int] = field(default_factory=list)
+    _flags: int = os.O_RDONLY
 
     # -- the files ---------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def opened(self, flags: int = os.O_RDONLY) -> Iterator[None]:
         """Open whichever of the files exist, for the length of a block."""
-        pair, files = self.pair, [File(), File(), File()]
+        pair, files = self.pair, [File(), File()]
+        self._flags = flags
         try:
-            for number, name in enumerate((*pair.names, self.log_name)):
+            for number, name in enumerate(pair.names):
                 names = [name]
-                if number == LOG and not _has_log(files[METADATA]):
-                    break
                 if number != METADATA and not files[METADATA].closed:
                     # Its maker may have stopped before renaming it, or may rename it just now.
                     names.insert(0, fresh_name(name, files[METADATA].read(16, _UUID_AT)))
                 for each in names:
-                    # Whatever has that name (a pipe, say), opening it must not block.
-                    with contextlib.suppress(
-                        FileNotFoundError, NotADirectoryError, IsADirectoryError
-                    ):
-                        file = File.open(each, flags | NO_WAIT)
-                        if stat.S_ISREG(file.stat().st_mode):
-                            files[number] = file
-                            break
-                        file.close()
-            pair.metadata, pair.data, pair.blobs = files
+                    if not files[number].closed:
+                        break
+                    files[number] = _opened(each, flags)
+            pair.metadata, pair.data, pair.blobs = *files, File()
             yield
         finally:
             pair.frozen = None
-            close_all(*files)
+            close_all(*files, pair.blobs)
+
+    def _open_log(self, header: Header, uuid: bytes | None) -> None:
+        """Open the file of frozen chunks, if it exists: the one with a uuid, if one has it.
+
+        A repack has two of them for a while.
+        """
+        pair = self.pair
+        for each in (self.log_name, fresh_name(self.log_name, header.uuid)):
+            file = _opened(each, self._flags)
+            if not file.closed and (pair.blobs.closed or (uuid and _uuid_of(file) == uuid)):
+                pair.blobs, file = file, pair.blobs
+            file.close()
 
     def is_in_place(self) -> bool:
         """Tell whether the metadata still have their name; otherwise the data may be others'."""
@@ -132,6 +140,7 @@ class Survey(MetadataSurvey):
         """Survey everything but the elements, afresh."""
         self.problems = []
         self.seal = self.rest = None
+        self.n_extents, self.damaged = 0, []
         self.wrong, self.compared = self.wrong[:0], False
         with contextlib.suppress(Unreadable):
             self._look_at_files()
@@ -141,6 +150,7 @@ class Survey(MetadataSurvey):
             if not self.pair.data.closed:
                 self.seal = self._find_seal(header)
             state = self.look_at_states(header)
+            self._look_at_extents(header, state)
             if not self.pair.data.closed:
                 if not state.sealed and self.data_bytes < state.data_bytes + SEAL_BYTES:
                     self.seal = None  # these bytes are elements that may look like a seal
@@ -167,31 +177,54 @@ class Survey(MetadataSurvey):
 
     def _look_at_log(self, header: Header) -> None:
         """Examine the block that locates the table of frozen chunks, and the head of their log."""
-        pair, log = self.pair, self.pair.blobs
+        pair = self.pair
         pair.frozen = None
         try:
             found = FrozenTable.block_of(pair)
+            self._open_log(header, None if found is None else found[1].uuid)
         except CorruptError as error:
+            self._open_log(header, None)
             at = pair.blocks().get(BlockKind.BLOBS, entry_offset(header, BlockKind.BLOBS))
-            self.error("frozen", str(error), at, RESTORE)
+            self.error("frozen", str(error), at, f"{REPAIR} rebuilds it if it can, or {RESTORE}")
             return
         if found is None:  # the header's copy comes from a packed file
             return
-        if log.closed:
+        if pair.blobs.closed:
             what = "no such file, which has the frozen chunks"
             self.error("file", what, None, "put all files of the array in the same folder", LOG)
             return
-        head = log.read(FILE_HEAD_BYTES, 0)
-        if not is_log(head) or log_uuid(head) != found[1].uuid:
+        if _uuid_of(pair.blobs) != found[1].uuid:
             self.error(
                 "frozen",
                 "it is damaged, or has the frozen chunks of another array",
                 0,
-                "put the files of one array in the same folder",
+                f"put the files of one array in the same folder; {REPAIR} mends the right one",
                 LOG,
             )
             return
+        self.n_extents = int.from_bytes(pair.metadata.read(4, found[0] + 4), "little")
         pair.frozen = FrozenTable.survey(pair, *found)
+
+    def _look_at_extents(self, header: Header, state: Superblock) -> None:
+        if self.lacks_words:
+            assert self.pair.frozen is not None
+            n = chunks_before(state.data_bytes, header.chunk_bytes)
+            self.error(
+                "frozen",
+                "it has lost its end, with the table that tells which of the chunks "
+                f"{self.pair.frozen.reach} to {n - 1} are frozen",
+                self.metadata_bytes,
+                RESTORE,
+            )
+
+    @property
+    def lacks_words(self) -> bool:
+        """True if a part of the table of frozen chunks is missing that the present state needs."""
+        table, state, header = self.pair.frozen, self.state, self.header
+        if table is None or state is None or header is None:
+            return False
+        n = chunks_before(state.data_bytes, header.chunk_bytes)
+        return len(table.regions) < self.n_extents and table.reach < n
 
     def _look_at_data(self, header: Header, state: Superblock) -> None:
         size = self.data_bytes
@@ -207,6 +240,15 @@ class Survey(MetadataSurvey):
         there = self.chunk_bytes_there
         if there < state.data_bytes:
             self._tell_of_lost(header, state, there)
+        elif size < state.data_bytes:
+            self.error(
+                "data",
+                f"it has {size} bytes instead of {state.data_bytes}: no elements lost, since the "
+                "last chunks are frozen",
+                size,
+                f"{REPAIR} lengthens it",
+                DATA,
+            )
         elif state.sealed and (self.seal != "ours" or size != state.data_bytes + SEAL_BYTES):
             self.error(
                 "data",
@@ -290,8 +332,17 @@ class Survey(MetadataSurvey):
 
     @property
     def chunk_bytes_there(self) -> int:
-        """Bytes of ``.xta`` that can belong to chunks."""
-        return self.data_bytes - (SEAL_BYTES if self.seal == "ours" else 0)
+        """Bytes of ``.xta`` that can belong to chunks; behind them, frozen ones need none."""
+        there = self.data_bytes - (SEAL_BYTES if self.seal == "ours" else 0)
+        table, header = self.pair.frozen, self.header
+        if table is None or header is None:
+            return there
+        first = stop = chunks_before(there, header.chunk_bytes)
+        for address in table.frozen(first, table.reach).tolist():
+            if address != stop:
+                break
+            stop += 1
+        return there if stop == first else place_of(stop, header.chunk_bytes)
 
     def _find_seal(self, header: Header) -> str | None:
         """Return whose seal ends ``.xta``: "ours", "damaged", "foreign" or None."""
@@ -386,11 +437,15 @@ class Survey(MetadataSurvey):
                 table.read_into(chunk, address)
             except ChecksumError as error:
                 is_whole = False
+                self.damaged.append(address)
                 index = axial.index(address)
                 box = elements_of_chunk(index, header.chunks, state.offset, state.shape)
                 what = f"{error}{_text_of_boxes((box,), 1)}"
                 at = table.place_of_blob(address)
-                remedy = "restore it from a copy, or overwrite the whole chunk"
+                remedy = (
+                    "restore it from a copy, or overwrite the whole chunk; extarray check --data "
+                    "--repair returns to what the last flush had, if that is whole"
+                )
                 self.problems.append(
                     Problem("chunk", what, self.log_name, at, "error", remedy, (box,))
                 )
@@ -424,11 +479,21 @@ class Survey(MetadataSurvey):
             )
 
 
-def _has_log(metadata: File) -> bool:
-    """Tell whether metadata belong to an array that may have frozen chunks."""
-    with contextlib.suppress(ExtArrayError):
-        return not metadata.closed and header_at(metadata, 0)[0].has_blobs
-    return False
+def _opened(name: str, flags: int) -> File:
+    """Open a regular file; return a closed one if there is none."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        # Whatever has that name (a pipe, say), opening it must not block.
+        file = File.open(name, flags | NO_WAIT)
+        if stat.S_ISREG(file.stat().st_mode):
+            return file
+        file.close()
+    return File()
+
+
+def _uuid_of(log: File) -> bytes | None:
+    """Return the uuid of a file of frozen chunks; None: its head is damaged."""
+    head = log.read(FILE_HEAD_BYTES, 0)
+    return log_uuid(head) if is_whole_head(head) else None
 
 
 def _text_of_boxes(boxes: tuple[tuple[slice, ...], ...], n: int) -> str:

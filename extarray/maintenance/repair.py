@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from extarray.common.errors import CorruptError
-from extarray.format.blocks import BLOCK_NAMES, ENTRY_BYTES, BlockKind, entry_offset
-from extarray.format.constants import LIVE_SLOTS, SEAL_BYTES, SPARED_SLOTS
+from extarray.common.errors import ChecksumError, CorruptError
+from extarray.format.blobs import FILE_HEAD_BYTES, FILL, encode_file_head
+from extarray.format.blocks import BLOCK_NAMES, ENTRY_BYTES, BlockKind, encode_entry, entry_offset
+from extarray.format.constants import LIMIT, LIVE_SLOTS, SEAL_BYTES, SECTOR, SPARED_SLOTS
 from extarray.format.fresh import attrs_room
+from extarray.format.frozen import decode_frozen_block, is_whole_head, log_uuid
 from extarray.format.header import Header, encode_seal
 from extarray.format.records import (
     EXTENT_HEAD_BYTES,
@@ -36,12 +38,17 @@ from extarray.format.superblock import (
 )
 from extarray.grid.chunking import chunks_before, place_of
 from extarray.maintenance.inspect import Survey
+from extarray.maintenance.lost_table import find_block, has_blob_of, rebuilt_block
 from extarray.maintenance.salvage import Slot
 from extarray.storage import lock
 from extarray.storage.checksums import SUMS_AT_ONCE, Sums, read_table
+from extarray.storage.commits import renew_sums
 from extarray.storage.filesystem import File, family
+from extarray.storage.frozen import FrozenTable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from extarray.common.arguments import Reported
     from extarray.maintenance.salvage import Salvage
 
@@ -96,11 +103,6 @@ class Repair:
         if survey.pair.data.closed or survey.seal == "foreign":
             self.left.append("the data file of this array is missing")
             return
-        if survey.header.has_blobs and survey.kinds:
-            self.left.append(
-                "chunks of the array may be frozen: a repair could overwrite their table"
-            )
-            return
         if survey.pending is not None and not self.force:
             self.left.append(
                 "a commit of several arrays is unfinished: open the array for writing, in the "
@@ -119,9 +121,15 @@ class Repair:
         spoilt = any(
             slot.number in SPARED_SLOTS and not (slot.blank or slot.whole) for slot in survey.slots
         )
+        if survey.header.has_blobs and not self._mend_table():
+            return
         if (survey.kinds & _OF_STATES or spoilt) and not self._mend_state():
             return
-        if survey.header.checksum and not survey.header.has_blobs:
+        if survey.header.has_blobs and data:
+            survey.look_at_chunks(progress)
+            if survey.damaged:
+                self._mend_blobs()
+        if survey.header.checksum:
             if data:
                 survey.look_at_chunks(progress)
             self._mend_sums()
@@ -131,7 +139,8 @@ class Repair:
     def _save(self, number: int, first: int, stop: int) -> None:
         """Copy bytes first ... stop - 1 of a file aside, unless all are zero."""
         pair = self.survey.pair
-        file, name = (pair.metadata, pair.data)[number], pair.names[number]
+        file = (pair.metadata, pair.data, pair.blobs)[number]
+        name = (*pair.names, self.survey.log_name)[number]
         with family("cannot keep a copy of '{}'", name):
             aside = self._copy_aside(file, name, first, stop)
         if aside:
@@ -224,6 +233,8 @@ class Repair:
     def _mend_directory(self) -> None:
         """Clear damaged directory entries of optional blocks."""
         lost = self.survey.lost_blocks(self.header)
+        if self.header.has_blobs and BlockKind.BLOBS in lost:
+            lost.remove(BlockKind.BLOBS)  # see `_mend_table`
         if BlockKind.GROUP in lost and not self.force:
             self.left.append(
                 "an unfinished commit of several arrays may exist, and its state would be lost: "
@@ -238,6 +249,107 @@ class Repair:
             self.done.append(f"the damaged place of the block {BLOCK_NAMES[kind]} was cleared")
         self.survey.pair.metadata.datasync()
         self.survey.look()
+
+    # -- frozen chunks -----------------------------------------------------------------------
+
+    def _mend_table(self) -> bool:
+        """Mend what leads to frozen chunks; return False if nobody can tell where they are."""
+        survey, pair = self.survey, self.survey.pair
+        if pair.blobs.closed:
+            self.left.append("the file of frozen chunks is missing")
+            return False
+        if pair.frozen is None:
+            why = self._mend_way_to_blobs()
+            if why:
+                self.left.append(why)
+                return False
+            survey.look()
+        if pair.frozen is None or survey.lacks_words:
+            self.left.append("the table of frozen chunks is lost, or a part of it")
+            return False
+        return True
+
+    def _mend_way_to_blobs(self) -> str:
+        """Mend the block of the table, its place, and the head of the log; say what is left."""
+        survey, pair, header = self.survey, self.survey.pair, self.header
+        metadata, log = pair.metadata, pair.blobs
+        head = log.read(FILE_HEAD_BYTES, 0)
+        at = survey.blocks.get(BlockKind.BLOBS)
+        if at is None:
+            at = find_block(metadata, header)
+            if at is None:
+                return "the place of the table of frozen chunks is lost"
+            self._save_metadata()
+            entry = encode_entry(at, BlockKind.BLOBS, header.uuid)
+            metadata.write(entry, entry_offset(header, BlockKind.BLOBS))
+            metadata.datasync()
+            self.done.append("the place of the table of frozen chunks was found by its contents")
+        data = metadata.read(SECTOR, at)
+        try:
+            block = decode_frozen_block(data, header, metadata.length)
+        except CorruptError:
+            if not is_whole_head(head):
+                return "the block of the table of frozen chunks and the head of their file are lost"
+            sizes = [state.data_bytes for state in survey.known] or [survey.data_bytes]
+            n = chunks_before(max(sizes), header.chunk_bytes)
+            rebuilt = rebuilt_block(metadata, log, log_uuid(head), header, n)
+            if rebuilt is None:
+                return "the table of frozen chunks cannot be told from its contents"
+            self._save_metadata()
+            metadata.write(rebuilt, at)
+            metadata.datasync()
+            self.done.append("the block of the table of frozen chunks was rebuilt from the table")
+            return ""
+        if block is not None and not (is_whole_head(head) and log_uuid(head) == block.uuid):
+            table = FrozenTable.survey(pair, at, block)
+            words = table.entries(np.arange(table.reach))
+            if is_whole_head(head) or not has_blob_of(log, words, block.uuid):
+                return "the file of frozen chunks is another one, which has none of them"
+            self._save(2, 0, FILE_HEAD_BYTES)
+            log.write(encode_file_head(block.uuid, header.uuid), 0)
+            log.datasync()
+            self.done.append("the head of the file of frozen chunks was rewritten")
+        return ""
+
+    def _mend_blobs(self) -> None:
+        """Return damaged frozen chunks to what the last flush had; with force, give up the rest."""
+        survey, table = self.survey, self.survey.pair.frozen
+        assert table is not None
+        addresses = np.array(survey.damaged, np.int64)
+        durable = table.durable(addresses)
+        differs = durable != table.entries(addresses)
+        chunk = memoryview(bytearray(self.header.chunk_bytes))
+        for i in np.flatnonzero(differs & (durable > FILL)).tolist():
+            try:
+                table.decode(chunk, int(addresses[i]), int(durable[i]))
+            except ChecksumError:
+                differs[i] = False
+        n_lost = int((~differs).sum())
+        words = np.where(differs, durable, np.uint64(FILL))
+        if n_lost and not self.force:
+            self.left.append(
+                f"{n_lost} frozen chunks are damaged; giving them the fill value needs force"
+            )
+            addresses, words = addresses[differs], words[differs]
+        if not len(addresses):
+            return
+        self._save_metadata()
+        table.put(addresses, words)
+        survey.pair.metadata.datasync()
+        n_back = int(differs.sum())
+        if n_back:
+            self.done.append(f"{n_back} damaged frozen chunks are as the last flush left them")
+        if n_lost and self.force:
+            self.done.append(f"{n_lost} damaged frozen chunks were given the fill value")
+        survey.look()
+
+    def _have_blobs(self, first: int) -> bool:
+        """Tell whether chunks from an address on are frozen, other than those of the fill value."""
+        table = self.survey.pair.frozen
+        if table is None:
+            return self.header.has_blobs
+        some = table.frozen(first, table.reach)
+        return bool((table.entries(some) != FILL).any())
 
     # -- the state ---------------------------------------------------------------------------
 
@@ -269,6 +381,8 @@ class Repair:
         )
         target = self._target_of(slot, block, newest=True)
         lost = [] if target.lost is None else [target.lost]
+        if self.header.has_blobs and self._have_blobs(rest.first_lost):
+            lost.append("frozen chunks outside the largest intact bounds have elements")
         if rest.outside:
             lost.append(
                 f"{rest.n_outside} chunks outside {rest.bounds}, the largest intact bounds, have "
@@ -330,6 +444,8 @@ class Repair:
     def _has_elements(self, first: int) -> bool:
         """Tell whether ``.xta`` has anything but fill values and zeros from a byte on."""
         header = self.header
+        if header.has_blobs and self._have_blobs(chunks_before(first, header.chunk_bytes)):
+            return True
         size = len(header.fill)
         pattern = header.fill * max(1, _PIECE // size)
         for at in range(first, self.survey.chunk_bytes_there, len(pattern)):
@@ -432,6 +548,16 @@ class Repair:
                     sums.renew(file, np.arange(low, min(stop, low + SUMS_AT_ONCE)))
         if runs:
             file.datasync()
+            self._make_raw(runs)
+
+    def _make_raw(self, runs: Sequence[tuple[int, int]]) -> None:
+        """Let the raw places of chunks count, whose elements are given up."""
+        table = self.survey.pair.frozen
+        if table is not None:
+            for first, stop in runs:
+                some = table.frozen(first, min(stop, table.reach))
+                table.put(some, np.zeros(len(some), np.uint64))
+            self.survey.pair.metadata.datasync()
 
     def _return_to(self, target: TargetState) -> None:
         """Commit a state, sealed, to both live superblocks.
@@ -464,6 +590,8 @@ class Repair:
             file.write(bytes(superblock_bytes(header.ndim)), at)
         file.datasync()
         self._fit_data(block.data_bytes, target.first_lost)
+        if target.first_lost is not None:
+            self._make_raw([(target.first_lost, LIMIT)])
         survey.pair.data.write(encode_seal(header.uuid), block.data_bytes)
         survey.pair.data.datasync()
         self._commit(state._replace(sequence=state.sequence + 1, sealed=True))
@@ -541,7 +669,7 @@ class Repair:
         if wrong.size:
             sums.make_room(int(wrong[-1]), state, self._commit)
         for first in range(0, len(wrong), SUMS_AT_ONCE):
-            sums.renew(survey.pair.data, wrong[first : first + SUMS_AT_ONCE])
+            renew_sums(survey.pair, sums, wrong[first : first + SUMS_AT_ONCE])
         survey.pair.data.datasync()
         survey.pair.metadata.datasync()
         sums.note(False)

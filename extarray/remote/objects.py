@@ -68,7 +68,7 @@ class Counts:
 class RemoteObject:
     """One object as it was when it was opened; each later read fails if it was replaced.
 
-    Made by `read_tail`.  Safe to use in several threads.
+    Made by `read_head` and `read_tail`.  Safe to use in several threads.
 
     Attributes
     ----------
@@ -104,6 +104,21 @@ class RemoteObject:
         self.tail = tail
         self._asked = asked
         self.counts = Counts() if counts is None else counts
+
+    @classmethod
+    def read_head(
+        cls, location: Location, size: int, counts: Counts | None = None
+    ) -> tuple[RemoteObject, bytes]:
+        """Open an object by one request, for its first bytes; otherwise as `read_tail`.
+
+        The object has no `tail`, unless these bytes are all of it.
+        """
+        counts = Counts() if counts is None else counts
+        answer = _wait(_open_at_start(location, size, counts))
+        head = bytes(answer.data)
+        tail = head if len(head) == answer.size else b""
+        found = cls(location, answer.size, answer.tag, tail, 0, counts, answer.modified)
+        return found, head
 
     def any_version(self) -> RemoteObject:
         """Return the object as whatever version there is at the time of each read."""
@@ -500,6 +515,15 @@ async def _open(location: Location, size: int, none_match: str | None, counts: C
     if answer.size != found.size:
         raise _replaced(location)
     return answer
+
+
+async def _open_at_start(location: Location, size: int, counts: Counts) -> Answer:
+    """Ask for the first bytes of an object."""
+    first = Request(location.path, 0, size, timeout=location.policy.timeout)
+    try:
+        return await _attempts(location, first, counts, only_once={"416"})
+    except _NoSuffix:  # there is no first byte
+        return Answer(b"", 0, 0, None)
 
 
 class _NoSuffix(Exception):  # noqa: N818 -- a reason to ask in another way

@@ -10,7 +10,9 @@ From the top down; a module uses only modules below it:
 ``file_store``
     The store of an array in a pair of files, built from the parts below; the policy of one writer.
 ``new_axis``
-    A new axis or uuid: a fresh ``.xmd`` takes the name of the present one.
+    A new axis, codec, log or uuid: a fresh ``.xmd`` takes the name of the present one.
+``frozen``
+    Frozen chunks of a pair of files that grows: their table in ``.xmd``, and their log in ``.xtz``.
 ``group_member``
     An array's share in a commit of several, on disk.
 ``names``
@@ -21,8 +23,6 @@ From the top down; a module uses only modules below it:
     Disk space of the chunks: growth takes it, cuts give it back, `release` undoes failed growth.
 ``reading``
     A pair of files as its readers know it: its contents, its updates, and how to open it again.
-``frozen``
-    Frozen chunks of a pair of files that grows: their table in ``.xmd``, and their log in ``.xtz``.
 ``commits``
     The commits of a writer: their writes in order, and which of them are on disk; updates of
     checksums.

@@ -20,20 +20,25 @@ from extarray.common.system import open_memory
 from extarray.common.threads import run_together
 from extarray.format._crc import crc32c
 from extarray.format.blobs import (
+    BLOB_HEAD_BYTES,
     FILE_HEAD_BYTES,
     BlobPlaces,
     BlobsBlock,
+    Stored,
     check_file_head,
     decode_blob,
     decode_blobs_block,
     decode_entries,
+    decode_stored,
     entry_places,
     payload_of,
+    read_of_blob,
     table_bytes,
 )
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory
 from extarray.format.constants import SECTOR
 from extarray.format.header import encode_seal
+from extarray.format.suffixes import BLOBS
 from extarray.grid.chunking import elements_of_chunk, place_of
 from extarray.storage.filesystem import File
 
@@ -217,6 +222,20 @@ class Blobs:
             return self.table.places(addresses)
         except ChecksumError as error:
             raise self._told(error) from None
+
+    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
+        """Return where chunks lie, and how they are encoded; None for those of the fill value."""
+        places = self.places(addresses)
+        found: list[Stored | None] = [None] * len(addresses)
+        for n in np.argsort(places.offsets, kind="stable").tolist():
+            offset, size = int(places.offsets[n]), int(places.sizes[n])
+            if size and self.block.codec == CodecId.RAW:
+                found[n] = Stored(BLOBS, offset + BLOB_HEAD_BYTES, self._size)
+            elif size:
+                wanted = read_of_blob(size, self.header.dtype.itemsize)
+                data = self.file.read(wanted, offset)
+                found[n] = decode_stored(data, int(addresses[n]), self.block, offset, size)
+        return found
 
     def chunks(self, addresses: NDArray[np.int64], take: Take) -> None:
         """Decode chunks, on several threads if they are worth it, and hand them to a function.

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from extarray.storage.pair import Pair
     from extarray.storage.states import StateReader
 
-__all__ = ["Committer", "SumKeeper"]
+__all__ = ["Committer", "SumKeeper", "renew_sums"]
 
 
 class Committer:
@@ -496,24 +496,9 @@ class SumKeeper:
                 if known.size:
                     state = pair.state._replace(end=self._commits.free_from)
                     pair.sums.make_room(int(known[-1]), state, self._commits.write_superblock)
-                    self._renew(pair.sums, known)
+                    renew_sums(pair, pair.sums, known)
                 drop_taken(array, addresses)
         return quiet
-
-    def _renew(self, sums: Sums, addresses: NDArray[np.int64]) -> None:
-        """Write the sums of chunks, in rising order; those of frozen ones from their blobs."""
-        pair = self.pair
-        is_frozen = None if pair.frozen is None else pair.frozen.entries(addresses) != RAW
-        if is_frozen is None or pair.frozen is None or not is_frozen.any():
-            sums.renew(pair.data, addresses)
-            return
-        found = np.empty(len(addresses), np.uint32)
-        found[~is_frozen] = sums.entries(pair.data, addresses[~is_frozen])
-        chunk = memoryview(bytearray(pair.header.chunk_bytes))
-        for i in np.flatnonzero(is_frozen).tolist():
-            pair.frozen.read_into(chunk, int(addresses[i]))
-            found[i] = sums.entry_of(chunk)
-        sums.put(addresses, found)
 
     def put_sums(self, addresses: NDArray[np.int64], sums: NDArray[np.uint32]) -> None:
         """Write the result of `Sums.entries` for chunks that exist, in rising order."""
@@ -570,6 +555,21 @@ class SumKeeper:
         with family("cannot write to '{}'", pair.path):
             start, stop = (place_of(q, pair.header.chunk_bytes) for q in (address, address + 1))
             pair.data.fill(pair.header.fill, start, stop)
+
+
+def renew_sums(pair: Pair, sums: Sums, addresses: NDArray[np.int64]) -> None:
+    """Write the sums of chunks, in rising order; those of frozen ones from their blobs."""
+    is_frozen = None if pair.frozen is None else pair.frozen.entries(addresses) != RAW
+    if is_frozen is None or pair.frozen is None or not is_frozen.any():
+        sums.renew(pair.data, addresses)
+        return
+    found = np.empty(len(addresses), np.uint32)
+    found[~is_frozen] = sums.entries(pair.data, addresses[~is_frozen])
+    chunk = memoryview(bytearray(pair.header.chunk_bytes))
+    for i in np.flatnonzero(is_frozen).tolist():
+        pair.frozen.read_into(chunk, int(addresses[i]))
+        found[i] = sums.entry_of(chunk)
+    sums.put(addresses, found)
 
 
 def _surely(

@@ -41,14 +41,13 @@ from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
 from extarray.common.waiting import attempts, end_of
-from extarray.format.blobs import FILE_HEAD_BYTES
 from extarray.format.blocks import BLOCK_BYTES
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
-from extarray.format.frozen import extent_bytes, is_log, log_uuid
+from extarray.format.frozen import extent_bytes
 from extarray.format.header import Header, encode_seal, new_uuid
 from extarray.format.suffixes import blobs_name, file_names
-from extarray.format.superblock import Superblock, regions_fit
+from extarray.format.superblock import NO_GROUP, Superblock, regions_fit
 from extarray.grid.chunking import place_of
 from extarray.storage import lock
 from extarray.storage.blobs import Blobs, ShadowProvider, make_shadow
@@ -73,11 +72,12 @@ from extarray.storage.names import (
     Publication,
     move_pair,
     open_data,
+    open_log,
     remove_pair,
     remove_seldom,
     what_is_there,
 )
-from extarray.storage.new_axis import add_axis, renew_uuid
+from extarray.storage.new_axis import add_axis, recode, renew_uuid, repack
 from extarray.storage.other_hosts import see_newest
 from extarray.storage.pair import Pair, blobs_alone
 from extarray.storage.reading import PairReader
@@ -86,11 +86,12 @@ from extarray.storage.states import ATTEMPTS, Unvouched, WholeState, looks
 from extarray.storage.store import Freed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
-    from typing import Self
+    from typing import Any, Self
 
     from extarray._core._axial import Axial
+    from extarray.common.arguments import Reported
     from extarray.format.blobs import BlobsBlock
 
 __all__ = ["FileStore"]
@@ -253,20 +254,57 @@ class FileStore(PairReader):
                 # Left-overs of a damaged array may be its remains.
                 if self.making.old_header is not None or not self.making.replaces:
                     remove_seldom((names[0], names[1]), self.making.old_header)
-                like = names if like is None else like
-                pair.data = create_beside(fresh[1], names[1], like[1])
-                if header.has_blobs:
-                    pair.blobs = create_beside(fresh[2], names[2], like[-1])
-                pair.metadata = create_beside(fresh[0], names[0], like[0])
-                pair.engine = choose_engine(engine, pair.data, True)
-                pair.hollow = header.sparse and holes_take_space(pair.data)
-                self.writers.lock(pair, 0)
-                self._take_sieve()
-                self._write_first(axial, shape, attrs, growth)
+                self._make_files(names if like is None else like, engine)
+                data_bytes = place_of(axial.size, header.chunk_bytes)
+                first = Superblock.first(shape, axial.grid, data_bytes, growth=growth)
+                self._write_first(axial, first, attrs)
             if not hidden:
                 self.take_names()
         in_children(self, type(self)._forked)
         return self
+
+    @classmethod
+    def make_freezable(cls, old: FileStore, axial: Axial, encoding: dict[str, Any]) -> FileStore:
+        """Make files of the array that another store has open for writing, with a log.
+
+        They have another uuid, the same bounds and history, and holes in place of the chunks, which
+        the caller freezes.  `take_names` lets them replace the old files.
+        """
+        before = old.now
+        pair = Pair(before.path)
+        self = cls(pair)
+        pair.header = before.header.renewed(work=before.header.work).freezing(encoding)
+        pair.attrs, pair.mode, pair.unclean = before.attrs, "r+", before.unclean
+        pair.is_durable, pair.verify = before.is_durable, before.verify
+        what = "cannot change the compression of '{}'"
+        with OnError(self._give_up), family(what, pair.path):
+            old.real_stems(what)
+            names = tuple(map(replaced_name, (*pair.names, blobs_name(pair.names[0]))))
+            fresh = tuple(fresh_name(name, pair.header.uuid) for name in names)
+            self.making = Publication(fresh, names, True, pair.header.uuid)
+            with before.metadata as fd:  # its lock stays that of the other store
+                self.making.old = File(os.dup(fd), names[0])
+            self._make_files((*names[:2], names[1]), before.engine)
+            first = before.state._replace(
+                sequence=0, sealed=False, unclean=before.unclean, superseded=False, group=NO_GROUP
+            )
+            self._write_first(axial, first, pair.attrs, hollow=True)
+        in_children(self, type(self)._forked)
+        return self
+
+    def _make_files(self, like: Sequence[str], engine: str) -> None:
+        """Make the files of a new pair, with the permissions of others, and lock them."""
+        pair, making = self.now, self.making
+        assert making is not None
+        fresh, names = making.fresh, making.names
+        pair.data = create_beside(fresh[1], names[1], like[1])
+        if pair.header.has_blobs:
+            pair.blobs = create_beside(fresh[2], names[2], like[-1])
+        pair.metadata = create_beside(fresh[0], names[0], like[0])
+        pair.engine = choose_engine(engine, pair.data, True)
+        pair.hollow = pair.header.sparse and holes_take_space(pair.data)
+        self.writers.lock(pair, 0)
+        self._take_sieve()
 
     def _give_up(self) -> None:
         """Remove everything of a new pair that could not be made."""
@@ -336,12 +374,15 @@ class FileStore(PairReader):
         if making is not None:
             making.withdraw(*pair.files)
 
-    def _write_first(self, axial: Axial, shape: tuple[int, ...], attrs: str, growth: int) -> None:
+    def _write_first(
+        self, axial: Axial, first: Superblock, attrs: str, hollow: bool = False
+    ) -> None:
+        """Write the first state; `hollow`: chunks are holes, and do not have the fill value."""
         pair = self.now
-        data_bytes = place_of(axial.size, pair.header.chunk_bytes)
-        first = Superblock.first(shape, axial.grid, data_bytes, growth=growth)
-        fresh = encode_fresh(pair.header, first, [record_at(axial, 0)], attrs, LIVE_SLOTS[:1])
+        records = [record_at(axial, n) for n in range(axial.segments)]
+        fresh = encode_fresh(pair.header, first, records, attrs, LIVE_SLOTS[:1])
         self.commits.take(fresh)
+        data_bytes = first.data_bytes
         if not pair.header.has_blobs:
             self.reserve(0, data_bytes)
         if pair.header.checksum:
@@ -351,7 +392,7 @@ class FileStore(PairReader):
             uuid = new_uuid()
             pair.blobs.write(new_log(uuid, pair.header.uuid), 0)
             pair.frozen = FrozenTable.create(pair, self.commits, uuid)
-            self.reserve(0, data_bytes)
+            self.reserve(0, data_bytes, [] if hollow else None)
         lock.note_holder(pair.metadata, pair.header, True, pair.place(pair.header.uuid))
         pair.map(data_bytes)
 
@@ -475,8 +516,8 @@ class FileStore(PairReader):
                 name = data
                 pair.data = open_data((metadata, data), pair.header.uuid, flags)
             if block is not None:
-                name = names[2] if names is not None else blobs_name(metadata)
-                pair.blobs = self._open_log(metadata, name, block[1].uuid, flags)
+                name = blobs_name(metadata)
+                pair.blobs = open_log((metadata, data), pair.header.uuid, block[1].uuid, flags)
         except FileNotFoundError:
             what = "data file" if name == data else "file of frozen chunks"
             raise MissingError(
@@ -601,19 +642,6 @@ class FileStore(PairReader):
                 "restore the file from a copy"
             )
 
-    def _open_log(self, metadata: str, name: str, uuid: bytes, flags: int) -> File:
-        """Open ``.xtz``; raise PartnerError if another array's has its name."""
-        pair = self.now
-        file = open_data((metadata, name), pair.header.uuid, flags)
-        with OnError(file.close):
-            head = file.read(FILE_HEAD_BYTES, 0)
-            if not is_log(head) or log_uuid(head) != uuid:
-                raise PartnerError(
-                    f"'{name}' is not the partner of '{metadata}': it is another file of frozen "
-                    "chunks, or damaged; put the files of one array in the same folder"
-                )
-        return file
-
     def _arrived(self, found: WholeState, commits: bool) -> WholeState:
         """Return the newest state once all that a dead writer has written on another host is here.
 
@@ -733,6 +761,14 @@ class FileStore(PairReader):
     ) -> None:
         """Add an axis; on an error nothing has changed."""
         add_axis(self.now, self.commits, chunks, axial, shape, offset, attrs)
+
+    def recode(self, axial: Axial, encoding: dict[str, Any]) -> None:
+        """Change how chunks are frozen from now on; on an error nothing has changed."""
+        recode(self.now, self.commits, axial, encoding)
+
+    def repack(self, axial: Axial, progress: Reported) -> None:
+        """Drop what nobody needs in the log of frozen chunks; on an error nothing has changed."""
+        repack(self.now, self.commits, axial, progress)
 
     # -- names -----------------------------------------------------------------------------------
 

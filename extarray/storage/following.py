@@ -195,7 +195,7 @@ class Follower:
                 pair.frozen.refresh()
 
     def _follow_name(self) -> Axial | None:
-        """Adopt the successor ``.xmd`` with a new axis; return None if it is another array's.
+        """Adopt the successor ``.xmd``; return None if it is another array's.
 
         Raises
         ------
@@ -209,20 +209,21 @@ class Follower:
         try:
             other.open_metadata(os.O_RDONLY if pair.mode == "r" else os.O_RDWR)
             other.data = pair.data
-            if other.header.uuid != pair.header.uuid or other.header.ndim <= pair.header.ndim:
+            if not _succeeds(other, pair):
                 return None  # an open array stays open
             cuts = other.read_cuts()
             found = states.live_state()
             problem = states.check_data(found.state)
             if problem is not None:
                 raise CorruptError(str(problem))
+            table = None if pair.frozen is None else pair.frozen.table_in(other)
             pair.cover(found.state.data_bytes)
             # One atomic step, as other threads may be using the old file.
             pair.metadata, other.metadata = other.metadata, pair.metadata
             pair.header = other.header
             pair.watch_cuts()
-            if pair.frozen is not None:
-                pair.frozen = pair.frozen.for_reader()
+            if table is not None:
+                pair.frozen, pair.blobs = table, table.log
             self.adopt(Update(found.state, None, found.extents, found.attrs, cuts))
             return found.axial
         finally:
@@ -238,7 +239,7 @@ class Follower:
         other = Pair(Path(pair.absolute))
         try:
             other.open_metadata()
-            return other.header.uuid != pair.header.uuid  # the same uuid: it has gained an axis
+            return other.header.uuid != pair.header.uuid  # the same uuid: a successor
         except (FileNotFoundError, NotADirectoryError, FormatError):
             return True
         except OSError:  # nobody can tell
@@ -300,9 +301,9 @@ class Follower:
         return number, (low, [a + n for a, n in zip(low, state.shape, strict=True)])
 
     def _watch_successor(self, state: Superblock) -> int:
-        """Watch the ``.xmd`` with more axes that replaced `state`; return its number of cuts.
+        """Watch the ``.xmd`` that replaced `state`; return its number of cuts.
 
-        Later cuts cannot be described without the axes.
+        Later cuts cannot be described without its axes.
         """
         pair = self.pair
         assert pair.cuts is not None
@@ -317,23 +318,24 @@ class Follower:
                 return number
             if not found & PASSED_ON:
                 raise ShapeError(
-                    f"'{pair.path}' has gained an axis, and then lost elements; refresh to read it"
+                    f"'{pair.path}' has gained an axis, or changed its compression, and then lost "
+                    "elements; refresh to read it"
                 )
             # The successor has just been replaced, too.
         found = pair.cuts.value
         if found != number and pair.data.first_hole() < state.data_bytes:
             raise ShapeError(
-                f"'{pair.path}' has gained an axis, was then replaced or moved, and has lost "
-                "elements; open it again"
+                f"'{pair.path}' has gained an axis, or changed its compression, was then replaced "
+                "or moved, and has lost elements; open it again"
             )
         return found
 
     def _cuts_of_successor(self) -> Counter | None:
-        """Return the counter of the ``.xmd`` that has the name, if it has more axes, else None."""
+        """Return the counter of the ``.xmd`` that has the name, if it is a successor, else None."""
         pair, other = self.pair, Pair(Path(self.pair.absolute))
         try:
             other.open_metadata()
-            if other.header.uuid != pair.header.uuid or other.header.ndim <= pair.header.ndim:
+            if not _succeeds(other, pair):
                 return None
             with other.metadata as fd:
                 return Counter.file(fd, other.header.cuts_offset, pair.engine == "mmap")
@@ -341,6 +343,16 @@ class Follower:
             return None
         finally:
             other.close()
+
+
+def _succeeds(other: Pair, pair: Pair) -> bool:
+    """Tell whether the metadata that have the name may be later ones of the same array.
+
+    They have more axes, or another way to freeze chunks, or another log of frozen chunks.
+    """
+    one, two = other.header, pair.header
+    is_later = one.ndim > two.ndim or (one.ndim == two.ndim and one.has_blobs)
+    return one.uuid == two.uuid and is_later and not other.metadata.is_same(pair.metadata)
 
 
 def _location_of_attrs(state: Superblock) -> tuple[int, int, int]:

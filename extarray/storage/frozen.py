@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray._core._frozen import Frozen
-from extarray._core._mapping import Counter, MappedWords, Region
+from extarray._core._mapping import Counter, MappedWords
 from extarray.codecs.codec import Codec
 from extarray.codecs.payloads import encode
 from extarray.common.config import config
@@ -31,19 +31,25 @@ from extarray.common.errors import (
     ChecksumError,
     CorruptError,
     LimitError,
+    PartnerError,
+    ReplacedError,
     StorageError,
 )
 from extarray.common.limits import limits
-from extarray.common.system import boot_id, open_memory
+from extarray.common.system import boot_id
 from extarray.common.threads import run_together
 from extarray.format.blobs import (
     FILE_HEAD_BYTES,
     FILL,
     UNIT,
+    Stored,
     decode_blob,
+    decode_stored,
+    encode_entry_of_blob,
     encode_file_head,
     extents_for,
     payload_of,
+    read_of_blob,
 )
 from extarray.format.blocks import MOST_SUMS_EXTENTS, BlockKind, Place, sums_capacity
 from extarray.format.constants import SECTOR
@@ -58,11 +64,16 @@ from extarray.format.frozen import (
     encode_frozen_block,
     extent_bytes,
     extents_of,
+    move_blob,
+    place_of_word,
     places_of_words,
 )
+from extarray.format.suffixes import DATA
 from extarray.grid.chunking import elements_of_chunk, place_of
 from extarray.storage.filesystem import File, family
+from extarray.storage.names import open_log
 from extarray.storage.pair import Pair
+from extarray.storage.states import ATTEMPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,10 +83,11 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.codecs.payloads import Encoded
     from extarray.format.blobs import BlobsBlock
+    from extarray.format.header import Header
     from extarray.storage.commits import Committer
     from extarray.storage.store import Present, Room
 
-__all__ = ["HANDED_ON", "FrozenShadow", "FrozenTable", "new_log", "show_frozen"]
+__all__ = ["HANDED_ON", "FrozenChunks", "FrozenTable", "NewLog", "new_log", "show_frozen"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
@@ -111,26 +123,44 @@ class FrozenTable:
         ...  Read-only for readers.  Extents are added, and replaced only by those of a successor.
         Empty where hosts keep copies of their own: there only `entries` tells.
     freezes : Counter
-        Number of freezes; `HANDED_ON` is set in it if another ``.xmd`` has the table now, which
-        `refresh` finds.  A reader of raw bytes compares it before and after.
+        Number of freezes; `HANDED_ON` is set in it if another ``.xmd`` has the table, or takes it
+        just now: see `latest`.  A reader of raw bytes compares it before and after.
     uuid : bytes
         Of ``.xtz``.
+    log : File
+        ``.xtz``.
     thawed : set of int
         Chunks that this session has thawed.
     renewals : int
         How many times chunks outside the bounds were made ready for growth.
+    encoding : Lock
+        Held while chunks are taken and encoded.
+    taking : Lock
+        Held while notes of written chunks are taken, or looked at.
+    encoded : list
+        Rounds of chunks that wait for their words.
     forget : callable or None
         Called with addresses before their raw bytes become holes.
     """
 
-    def __init__(self, pair: Pair, metadata: File, at: int, block: BlobsBlock) -> None:
-        self._pair, self._metadata, self._at = pair, metadata, at
-        self._header = pair.header
+    def __init__(
+        self,
+        pair: Pair,
+        metadata: File,
+        at: int,
+        block: BlobsBlock,
+        log: File,
+        header: Header | None = None,
+    ) -> None:
+        self._pair, self._metadata, self._at, self.log = pair, metadata, at, log
+        self._header = pair.header if header is None else header
         self.uuid = block.uuid
         self._block = block
         self.forget: Callable[[NDArray[np.int64]], object] | None = None
         self.renewals = 0
-        self._next: FrozenTable | None = None  # the table of this writer's later metadata
+        self.encoding, self.taking = threading.Lock(), threading.Lock()
+        self.encoded: list[Any] = []
+        self._next: FrozenTable | None = None  # the table of later metadata
         self.thawed: set[int] = set()
         self.extents: list[memoryview] = []
         self._words: list[NDArray[np.uint64]] = []
@@ -152,7 +182,7 @@ class FrozenTable:
         self._map()
         with metadata as fd:
             is_mapped = self._is_mapped and pair.engine == "mmap"
-            self.freezes = Counter.file(fd, pair.header.freezes_offset, is_mapped)
+            self.freezes = Counter.file(fd, self._header.freezes_offset, is_mapped)
 
     # -- beginnings ------------------------------------------------------------------------------
 
@@ -165,7 +195,7 @@ class FrozenTable:
         pair.metadata.write(block, at)
         found = decode_frozen_block(block, pair.header, pair.metadata.length)
         assert found is not None
-        self = cls(pair, pair.metadata, at, found)
+        self = cls(pair, pair.metadata, at, found, pair.blobs)
         self._end = size
         return self
 
@@ -198,19 +228,22 @@ class FrozenTable:
             ``.xtz`` has no head, or that of another file.
         """
         check_log_head(pair.blobs.read(FILE_HEAD_BYTES, 0), block.uuid)
-        self = cls(pair, pair.metadata, at, block)
+        self = cls(pair, pair.metadata, at, block, pair.blobs)
         length = pair.blobs.length
         self._end = max(-(-length // UNIT) * UNIT, block.given)
         is_known = pair.told_place() == Place(boot_id(), *pair.data.identity())
         if pair.mode == "r+":
+            if self.number & HANDED_ON:  # by a writer that ended before other metadata had the name
+                self.take_back()
             self.clear_from(n_chunks)
         self._look_through(is_known and any(boot_id()), length)
+        self._seen = pair.state.sequence
         return self
 
     @classmethod
     def survey(cls, pair: Pair, at: int, block: BlobsBlock) -> FrozenTable:
         """Return the table as it is, for those who examine it."""
-        self = cls(pair, pair.metadata, at, block)
+        self = cls(pair, pair.metadata, at, block, pair.blobs)
         self._end = pair.blobs.length
         self._look_through(False, self._end)
         return self
@@ -218,6 +251,25 @@ class FrozenTable:
     def place_of_blob(self, address: int) -> int:
         """Return the offset of the blob of a frozen chunk in ``.xtz``."""
         return int(places_of_words(self.entries(np.array([address])))[0][0])
+
+    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
+        """Return where chunks lie, and how they are encoded; None for those of the fill value."""
+        found: list[Stored | None] = []
+        words = self.entries(addresses)
+        places = zip(
+            *map(np.ndarray.tolist, (addresses, words, *places_of_words(words))), strict=True
+        )
+        for address, word, offset, size in places:
+            if word == RAW:
+                n_bytes = self._header.chunk_bytes
+                found.append(Stored(DATA, place_of(address, n_bytes), n_bytes))
+            elif word == FILL:
+                found.append(None)
+            else:
+                wanted = read_of_blob(size, self._header.dtype.itemsize)
+                data = self._pair.blobs.read(wanted, offset)
+                found.append(decode_stored(data, address, self._block, offset, size))
+        return found
 
     def _look_through(self, is_whole: bool, length: int) -> None:
         """Find words newer than the last flush; mend lost ones, unless all writes are there."""
@@ -248,7 +300,7 @@ class FrozenTable:
             found, words = (np.array(side) for side in zip(*lost, strict=True))
             self.store_live(found.astype(np.int64), words.astype(np.uint64))
         else:
-            self._mended, self._seen = dict(lost), self._pair.state.sequence
+            self._mended = dict(lost)
             self._cover_mended()
 
     def _cover_mended(self) -> None:
@@ -285,15 +337,13 @@ class FrozenTable:
         return sum(map(sums_capacity, range(len(self._places))))
 
     @property
-    def codec(self) -> Codec:
-        """The codec of chunks that are frozen from now on."""
-        found = Codec.parse(self._header.encoding["codec"])
-        assert found is not None
-        return found
+    def codec(self) -> Codec | None:
+        """The codec of chunks that are frozen from now on; None: none are."""
+        return Codec.parse(self._header.encoding.get("codec"))
 
     @property
     def policy(self) -> str:
-        """When chunks are frozen without being asked: "behind", "close" or "never"."""
+        """The time to freeze chunks unasked: "behind", "close" or "never"."""
         found = self._header.encoding.get("freeze", "never")
         return found if found in ("behind", "close") else "never"
 
@@ -391,19 +441,31 @@ class FrozenTable:
                 "system has no files large enough for its table"
             )
         with self._lock, family("cannot note frozen chunks of '{}'", self._pair.path):
+            if self._next is not None:
+                self._next.store_live(addresses, self._moved(addresses, words), is_hole)
+                return
             # First: an interrupt must not leave a changed word that no flush looks at.
             self._dirty.update(addresses.tolist())
             if not is_hole:
                 self._unpunched.update(addresses[words != RAW].tolist())
             self._store(addresses, words, 0)
             self._unpunched.difference_update(addresses[words == RAW].tolist())
-            if self._next is not None:
-                self._next.store_live(addresses, words, is_hole)
+
+    def put(self, addresses: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
+        """Store both words of chunks, as a repair does."""
+        with family("cannot note frozen chunks of '{}'", self._pair.path):
+            for which in range(TABLE_WORDS):
+                self._store(addresses, words, which)
 
     @property
     def is_settled(self) -> bool:
         """True if all words are on the disk, and no frozen chunk has raw bytes left."""
         return not (self._dirty or self._unpunched or self._synced)
+
+    @property
+    def bytes_to_free(self) -> int:
+        """Bytes of raw places that the next flush makes holes of."""
+        return len(self._unpunched) * self._header.chunk_bytes
 
     def note_renewal(self) -> None:
         """Count that chunks outside the bounds are made ready for growth."""
@@ -532,11 +594,11 @@ class FrozenTable:
                     offset += len(blob)
                     if offset - first >= _AT_ONCE or i + 1 == len(encoded):
                         self._give(offset)
-                        pair.blobs.write(b"".join(blobs), first)
+                        self.log.write(b"".join(blobs), first)
                         first, blobs = offset, []
             except BaseException:
                 with contextlib.suppress(OSError):
-                    pair.blobs.truncate(self._end)  # free the space again
+                    self.log.truncate(self._end)  # free the space again
                 raise
             self._end = offset
         return found
@@ -557,6 +619,7 @@ class FrozenTable:
         step = max(1, _AT_ONCE // size)
         fill = self._header.fill * (size // len(self._header.fill))
         codec = self.codec
+        assert codec is not None
         addresses = np.asarray(addresses, np.int64)
         addresses = addresses[self.entries(addresses) == RAW]
         for low in range(0, len(addresses), step):
@@ -580,12 +643,17 @@ class FrozenTable:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _blob(self, word: int) -> memoryview:
-        offsets, sizes = places_of_words(np.array([word], np.uint64))
-        return memoryview(self._pair.blobs.read(int(sizes[0]), int(offsets[0])))
-
-    def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None:
+    def decode(
+        self,
+        target: memoryview,
+        address: int,
+        word: int,
+        verify: bool = True,
+        room: bytearray | None = None,
+    ) -> None:
         """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
+
+        `room`: memory for blobs, which grows, for a caller that decodes many.
 
         Raises
         ------
@@ -596,10 +664,18 @@ class FrozenTable:
         if word == FILL:
             target[:] = fill * (size // len(fill))
             return
-        itemsize = self._header.dtype.itemsize
-        found = decode_blob(self._blob(word), address, self._block, target, itemsize, verify)
+        offset, n_bytes = place_of_word(word)
+        room = bytearray() if room is None else room
+        if len(room) < n_bytes:
+            room.extend(bytes(n_bytes - len(room)))
+        blob = memoryview(room)[:n_bytes]
+        blob = blob[: self.log.read_into(blob, offset)]
+        itemsize, whole = self._header.dtype.itemsize, target
+        if size < self._header.chunk_bytes:  # for a reader that knows fewer axes
+            whole = memoryview(bytearray(self._header.chunk_bytes))
+        found = decode_blob(blob, address, self._block, whole, itemsize, verify)
         if found is not target:
-            target[:] = found
+            target[:] = found[:size]
 
     def payload(self, address: int) -> Encoded | None:
         """Return a frozen chunk as its codec has it; None: it is raw, or has the fill value.
@@ -612,22 +688,24 @@ class FrozenTable:
         word = int(self.entries(np.array([address]))[0])
         if word in (RAW, FILL):
             return None
-        return payload_of(self._blob(word), address, self._block)
+        offset, n_bytes = place_of_word(word)
+        return payload_of(memoryview(self.log.read(n_bytes, offset)), address, self._block)
 
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
         while True:
             number = self.number
+            if number & HANDED_ON and (latest := self.latest()) is not self:
+                latest.read_into(target, address, verify)
+                return
             word = int(self.entries(np.array([address]))[0])
             if word != RAW:
                 self.decode(target, address, word, verify)
                 return
             self._read_raw(target, address)
-            now = self.number
-            if now == number:
+            is_same = self.number == number
+            if is_same and (not number & HANDED_ON or self.latest() is self):
                 return
-            if now & HANDED_ON:
-                self.refresh()
 
     # -- thaws -----------------------------------------------------------------------------------
 
@@ -645,6 +723,8 @@ class FrozenTable:
         pair, size = self._pair, self._header.chunk_bytes
         addresses = np.unique(np.asarray(addresses, np.int64))
         with self._lock:
+            if self._next is not None:  # other threads may have thawed chunks by that one
+                return self._next.thaw(addresses)
             words = self.entries(addresses)
             addresses, words = addresses[words != RAW], words[words != RAW]
             if not len(addresses):
@@ -663,6 +743,28 @@ class FrozenTable:
             self.thawed.update(addresses.tolist())
         return addresses
 
+    def rewrite(self, addresses: NDArray[np.int64], chunks: Sequence[NDArray[np.uint8]]) -> bool:
+        """Give frozen chunks other bytes, in new blobs; False: they must be thawed in place of it.
+
+        Nothing needs to be on the disk before: if a power cut loses the blobs, those of the last
+        flush count again.  On an error all chunks are as before.
+
+        Raises
+        ------
+        StorageError
+            The disk is full.
+        """
+        itemsize, codec = self._header.dtype.itemsize, self.codec
+        if codec is None:
+            return False
+        encoded = [encode(codec, memoryview(chunk), itemsize) for chunk in chunks]
+        with self._lock:
+            if (self.entries(addresses) == RAW).any():
+                return False
+            # Raw bytes that are left of the time before stay to be given up.
+            self.store_live(addresses, self.append(addresses, encoded), True)
+        return True
+
     def let_go(self, first: int, stop: int) -> None:
         """Make chunks raw whose elements nobody needs: their raw places count, as they are."""
         with self._lock:
@@ -679,7 +781,7 @@ class FrozenTable:
 
     def sync(self, snapshot: tuple[NDArray[np.int64], NDArray[np.uint64], int]) -> None:
         """Bring the log to the disk, where ``.xta`` is already, as of a snapshot."""
-        self._pair.blobs.datasync()
+        self.log.datasync()
         addresses, words, end = snapshot
         with self._lock:
             self._synced.update(zip(addresses.tolist(), words.tolist(), strict=True))
@@ -735,13 +837,10 @@ class FrozenTable:
     # -- other files -----------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Take up extents that the writer has added, or the table of a successor ``.xmd``."""
+        """Take up extents that the writer has added."""
         pair = self._pair
-        if self.number & HANDED_ON:
-            self._follow()
+        if self.number & HANDED_ON or self._metadata is not pair.metadata:
             return
-        if self._metadata is not pair.metadata:
-            return  # the successor's, already
         with self._lock, contextlib.suppress(CorruptError):  # a writer may be at work
             found = self.block_of(pair)
             if found is None:
@@ -755,65 +854,150 @@ class FrozenTable:
                 self._places = list(block.extents)
                 self._map()
 
-    def _follow(self) -> None:
-        """Take the table from the ``.xmd`` that has the name now, with more axes."""
-        pair, other = self._pair, Pair(Path(self._pair.absolute))
-        try:
-            other.open_metadata()
-            header = other.header
-            if (header.uuid, header.chunk_bytes) != (self._header.uuid, self._header.chunk_bytes):
-                return  # replaced
-            found = self.block_of(other)
-            if found is None:
-                return
-            at, block = found
-            with other.metadata as fd:
-                is_mapped = self._is_mapped and pair.engine == "mmap"
-                freezes = Counter.file(fd, header.freezes_offset, is_mapped)
-            self._metadata, other.metadata = other.metadata, File()
-            self._header, self._at, self._places = header, at, list(block.extents)
-            self._mended, self.extents, self._words = {}, [], []
-            self._map()
-            self.freezes = freezes  # last: whoever compares it finds the table
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        finally:
-            other.close()
+    # -- later metadata --------------------------------------------------------------------------
 
-    def successor(self) -> FrozenTable:
-        """Return the table in the ``.xmd`` that the pair has now."""
-        pair = self._pair
-        found = self.block_of(pair)
-        if found is None:
-            raise CorruptError(f"'{pair.path}.xmd' has no table of frozen chunks")
-        new = FrozenTable(pair, pair.metadata, *found)
-        new.forget, new._end, new._given = self.forget, self._end, max(self._given, new._given)
+    def latest(self) -> FrozenTable:
+        """Return the table that counts now: this one, or that of later metadata.
+
+        A reader finds them by their name.
+
+        Raises
+        ------
+        ReplacedError
+            Later metadata have had the table, and others have the name now, or none.
+        """
+        table = self
+        while table.number & HANDED_ON:
+            later = table._later()
+            if later is None:
+                break
+            table = later
+        return table
+
+    def _later(self) -> FrozenTable | None:
+        """Return the table of the next metadata; None if they have not taken the name yet."""
         with self._lock:
-            new._dirty, new._unpunched = set(self._dirty), set(self._unpunched)
-            new._synced, new._synced_end = dict(self._synced), self._synced_end
-            new._settled = set(self._settled)
-            new.thawed, new.renewals = self.thawed, self.renewals
-            # Other threads may have thawed chunks since the words were copied, and still do.
-            addresses = np.array(sorted(self._dirty), np.int64)
-            new._store(addresses, self.entries(addresses), 0)
-            self._next = new
-        return new
+            if self._next is None and self._pair.mode == "r":
+                self._next = self._find_later()
+            return self._next
+
+    def _find_later(self) -> FrozenTable | None:
+        pair = self._pair
+        for _ in range(ATTEMPTS):
+            other = Pair(Path(pair.absolute))
+            try:
+                with family("cannot read '{}'", pair.path):
+                    other.open_metadata()
+                    if other.metadata.is_same(self._metadata):
+                        return None
+                    found = self.table_in(other)
+                    if found is not None:
+                        other.metadata = File()
+                        return found
+                    break
+            except (PartnerError, FileNotFoundError):  # replaced once more, just now
+                time.sleep(0.002)
+            except NotADirectoryError:
+                break
+            finally:
+                other.close()
+        raise ReplacedError(
+            errno.ENOENT,
+            f"cannot read '{pair.path}': a writer has given it other metadata, and then its files "
+            "were replaced, removed or moved; open it again",
+            str(pair.path),
+        )
+
+    def table_in(self, other: Pair) -> FrozenTable | None:
+        """Return the table in later metadata, which are open, with its log; None if they are not.
+
+        Raises
+        ------
+        PartnerError, FileNotFoundError
+            The log is not there: even later metadata have the name by now.
+        CorruptError
+            The block of the table is damaged.
+        """
+        header = other.header
+        # A chunk may have become longer, with a new axis, if there is no other one.
+        is_later = header.uuid == self._header.uuid and header.has_blobs
+        if not is_later or header.chunk_bytes < self._header.chunk_bytes:
+            return None
+        found = self.block_of(other)
+        if found is None:
+            return None
+        log = self.log
+        if found[1].uuid != self.uuid:
+            log = open_log(other.names, header.uuid, found[1].uuid, os.O_RDONLY)
+        return FrozenTable(self._pair, other.metadata, *found, log, header)
 
     def for_reader(self) -> FrozenTable:
         """Return the table for a forked child, which has its own descriptor of ``.xmd``."""
-        found = self.block_of(self._pair)
-        if found is None:
+        new = self.table_in(self._pair)
+        if new is None:
             raise CorruptError(f"'{self._pair.path}.xmd' has no table of frozen chunks")
-        new = FrozenTable(self._pair, self._pair.metadata, *found)
         new._end = self._end
         return new
 
+    def successor(self, log: File | None = None) -> FrozenTable:
+        """Return the table in the ``.xmd`` that the pair has now; `log`: its new log, if any."""
+        pair = self._pair
+        if self._metadata is pair.metadata:
+            return self
+        found = self.block_of(pair)
+        if found is None:
+            raise CorruptError(f"'{pair.path}.xmd' has no table of frozen chunks")
+        new = FrozenTable(pair, pair.metadata, *found, self.log if log is None else log)
+        new.forget, new._end, new._given = self.forget, self._end, max(self._given, new._given)
+        if log is not None:
+            new._end = new._given = log.length
+        with self._lock:
+            new._dirty, new._unpunched = set(self._dirty), set(self._unpunched)
+            new._synced_end = self._synced_end
+            if log is None:
+                new._synced, new._settled = dict(self._synced), set(self._settled)
+            else:  # all words lead to a log that is on the disk
+                new._settled, new._synced_end = set(self._unpunched), log.length
+            new.thawed, new.renewals = self.thawed, self.renewals
+            self._next = new
+            # Other threads may have thawed chunks since the words were copied, and still do.
+            addresses = np.array(sorted(self._dirty), np.int64)
+            new._store(addresses, self._moved(addresses, self.entries(addresses)), 0)
+        return new
+
+    def _moved(self, addresses: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Return words for the next table, to whose log their blobs are copied if it is another."""
+        new = self._next
+        assert new is not None
+        if new.uuid == self.uuid:
+            return words
+        moved = words.copy()
+        for i in np.flatnonzero(words > FILL).tolist():
+            with new._lock:
+                at = new._end
+                blob = self._moved_blob(int(addresses[i]), int(words[i]), at, new.uuid)
+                new._give(at + len(blob))
+                new.log.write(blob, at)
+                new._end = at + len(blob)
+            moved[i] = encode_entry_of_blob(at, len(blob))
+        return moved
+
+    def drop_locks(self) -> None:
+        """Drop, in a forked child, the lock that a thread of the parent may hold."""
+        self._lock = threading.RLock()
+
     def hand_on(self) -> None:
-        """Tell readers of this ``.xmd`` that another one has the table now."""
+        """Tell readers of this ``.xmd`` that another one has the table, once it has the name."""
         self._write_number(self.number | HANDED_ON)
 
-    def block_for(self, array: bytes, places: list[int]) -> bytes:
+    def take_back(self) -> None:
+        """Tell readers of this ``.xmd`` that it has the table after all."""
+        self._write_number(self.number & ~HANDED_ON)
+
+    def block_for(self, array: bytes, places: list[int], log: NewLog | None = None) -> bytes:
         """Return the block of another ``.xmd`` with the table at other offsets."""
+        if log is not None:
+            return encode_frozen_block(log.uuid, log.end, log.end, places, array)
         return encode_frozen_block(self.uuid, self._size, self._given, places, array)
 
     def places_behind(self, end: int) -> list[int]:
@@ -825,16 +1009,102 @@ class FrozenTable:
             end = at + extent_bytes(number)
         return places
 
-    def copy_to(self, file: File, places: list[int]) -> None:
-        """Copy the words to the extents of a successor, at their offsets, without holes."""
+    def copy_to(self, file: File, places: list[int], log: NewLog | None = None) -> None:
+        """Copy the words to the extents of a successor, at their offsets, without holes.
+
+        With a new log, copy the blobs of frozen chunks to it, by address.  Their words are durable,
+        as the log goes to the disk before the metadata get their name.
+        """
         if places:
             last = len(places) - 1
             file.truncate(places[last] + extent_bytes(last))
-        for number, (at, new) in enumerate(zip(self._places, places, strict=True)):
-            stop = at + extent_bytes(number)
-            for low, high in self._metadata.written(stop):
-                for a in range(max(low, at), high, _AT_ONCE):
-                    file.write(self._metadata.read(min(high, a + _AT_ONCE) - a, a), new + a - at)
+        for addresses, words in self._written():
+            numbers, within = extents_of(addresses)
+            if log is not None:
+                words = np.repeat(self._copy_blobs(addresses, words[:, 0], log)[:, None], 2, axis=1)
+            for number in np.unique(numbers).tolist():
+                here = numbers == number
+                at = places[number] + ENTRY_BYTES * int(within[here][0])
+                file.write(words[here].astype("<u8").tobytes(), at)
+
+    def _copy_blobs(
+        self, addresses: NDArray[np.int64], words: NDArray[np.uint64], log: NewLog
+    ) -> NDArray[np.uint64]:
+        """Append the blobs of chunks to a new log; return the words that lead to them there."""
+        moved = words.copy()
+        for i in np.flatnonzero(words > FILL).tolist():
+            address, word = int(addresses[i]), int(words[i])
+            moved[i] = log.append(self._moved_blob(address, word, log.end, log.uuid))
+        return moved
+
+    def _moved_blob(self, address: int, word: int, offset: int, uuid: bytes) -> bytes:
+        """Return the blob of a chunk as it stands at an offset of another log."""
+        try:
+            at, n_bytes = place_of_word(word)
+            blob = memoryview(self.log.read(n_bytes, at))
+            return move_blob(blob, address, self.uuid, offset, uuid)
+        except ChecksumError as error:
+            name = f"{self._pair.path}.xtz"
+            told = ChecksumError(
+                f"cannot copy '{name}': {error}; overwrite the whole chunk, or restore the file "
+                "from a copy"
+            )
+            told.filename, told.chunk = name, address
+            raise told from None
+
+    def used_bytes(self) -> int:
+        """Return the bytes of the log that its head and the blobs of frozen chunks take."""
+        found = FILE_HEAD_BYTES
+        for _, words in self._written():
+            found += int(places_of_words(words[:, 0])[1].sum())
+        return found
+
+
+class NewLog:
+    """A log in the making, which begins with its head.
+
+    Parameters
+    ----------
+    file : File
+        Empty.
+    uuid, array : bytes
+        Of the log, and of the array.
+    tell : callable
+        Called with numbers of bytes that were written.
+
+    Attributes
+    ----------
+    file : File
+    uuid : bytes
+    end : int
+        Bytes of the log, including those not written yet.
+    """
+
+    def __init__(
+        self, file: File, uuid: bytes, array: bytes, tell: Callable[[int], object]
+    ) -> None:
+        self.file, self.uuid, self._tell = file, uuid, tell
+        self._pieces = [new_log(uuid, array)]
+        self._at, self.end = 0, FILE_HEAD_BYTES
+
+    def append(self, blob: bytes) -> int:
+        """Append a blob; return the word that leads to it."""
+        word = encode_entry_of_blob(self.end, len(blob))
+        self._pieces.append(blob)
+        self.end += len(blob)
+        if self.end - self._at >= _AT_ONCE:
+            self._write()
+        return word
+
+    def _write(self) -> None:
+        self.file.write(b"".join(self._pieces), self._at)
+        self._tell(self.end - self._at)
+        self._pieces, self._at = [], self.end
+
+    def finish(self) -> None:
+        """Bring all to the disk."""
+        self._write()
+        self.file.datasync()
 
 
 def _in_bytes(addresses: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]]:
@@ -852,15 +1122,20 @@ def show_frozen(pair: Present, axial: Axial) -> None:
     table: Any = pair.frozen
     if table is None:
         pair.decoded = None
-    elif pair.decoded is None or pair.decoded.table is not table:
+        return
+    known: Any = pair.decoded
+    if known is not None and known.process != os.getpid():
+        table.drop_locks()
+        known = None  # its memory and its locks are the parent's
+    if known is None or known.table is not table:
         found: Any = pair
-        pair.decoded = FrozenShadow(found, table, axial)
+        pair.decoded = FrozenChunks(found, table, axial)
     else:
-        pair.decoded.look()
+        known.look()
 
 
-class FrozenShadow:
-    """Decodes frozen chunks to memory, where the core finds them; a `Decoder` of its `Frozen`.
+class FrozenChunks:
+    """Decodes frozen chunks for the core; a `Decoder` of its `Frozen`.
 
     Parameters
     ----------
@@ -873,16 +1148,17 @@ class FrozenShadow:
     ----------
     table : FrozenTable
     core : Frozen
+    process : int
+        Id of the process whose memory it is.
     """
 
     def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
         self._pair, self.table, self._axial = pair, table, axial
+        self.process = os.getpid()
         self._size = pair.header.chunk_bytes
-        self._file = File(open_memory(), "decoded chunks")
-        self._length = 0
         self._lock = threading.Lock()
         self._n_extents = 0
-        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes, self._mapped)
+        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes)
         self.look()
 
     def look(self) -> None:
@@ -892,39 +1168,30 @@ class FrozenShadow:
                 self.core.add_extent(np.frombuffer(words, np.uint64))
                 self._n_extents += 1
 
-    def _lengthen(self, length: int) -> None:
-        with self._lock:
-            if length > self._length:
-                self._file.truncate(length)
-                self._length = length
-
-    def _mapped(self, length: int) -> Region:
-        self._lengthen(length)
-        with self._file as fd:
-            return Region.file(fd, length, False, True)
-
-    def decode(self, addresses: NDArray[np.int64], entries: NDArray[np.uint64]) -> None:
-        """Write chunks to the shadow, on several threads if there are many."""
+    def decode(
+        self,
+        addresses: list[int],
+        entries: list[int],
+        keeps: bool,
+        take: Callable[[int, NDArray[np.uint8]], object],
+    ) -> None:
+        """Hand chunks to `take`, on several threads if there are many."""
         n = len(addresses)
-        self._lengthen(place_of(int(addresses[-1]) + 1, self._size))
         shares = min(config.threads, n, max(1, n * self._size // limits.coded_bytes))
-        edges = [n * i // shares for i in range(shares + 1)]
-        words = list(zip(addresses.tolist(), entries.tolist(), strict=True))
-        run_together([partial(self._bring, words[a:b]) for a, b in itertools.pairwise(edges)])
 
-    def _bring(self, words: list[tuple[int, int]]) -> None:
-        chunk = memoryview(bytearray(self._size))
-        for address, word in words:
-            try:
-                self.table.decode(chunk, address, word, self._pair.verify != "never")
-            except ChecksumError as error:
-                raise self._told(error) from None
-            self._file.write(chunk, place_of(address, self._size))
+        def work(first: int) -> None:
+            blob, chunk = bytearray(), np.empty(self._size, np.uint8)
+            for i in range(first, n, shares):
+                if keeps and i > first:
+                    chunk = np.empty(self._size, np.uint8)
+                address, verify = addresses[i], self._pair.verify != "never"
+                try:
+                    self.table.decode(memoryview(chunk), address, entries[i], verify, blob)
+                except ChecksumError as error:
+                    raise self._told(error) from None
+                take(i, chunk)
 
-    def evict(self, addresses: NDArray[np.int64]) -> None:
-        """Give back the memory of chunks."""
-        for start, stop in _in_bytes(addresses, self._size):
-            self._file.punch(start, stop - start)
+        run_together([partial(work, first) for first in range(shares)])
 
     def _told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""

@@ -30,10 +30,11 @@ from extarray.common.errors import (
     PartnerError,
     StorageError,
 )
+from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
 from extarray.format.blobs import FILE_HEAD_BYTES
-from extarray.format.frozen import is_log
+from extarray.format.frozen import is_log, log_uuid
 from extarray.format.suffixes import (
     BLOBS,
     DATA,
@@ -80,6 +81,7 @@ __all__ = [
     "making_file",
     "move_pair",
     "open_data",
+    "open_log",
     "remove_left_files",
     "remove_left_of",
     "remove_left_of_passes",
@@ -251,6 +253,41 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
                 with contextlib.suppress(OSError):
                     os.unlink(other)
     return file
+
+
+def open_log(names: Sequence[str], array: bytes, uuid: bytes, flags: int) -> File:
+    """Open the file of frozen chunks that has a uuid, even if nobody has named it yet.
+
+    `names` begin with that of the metadata, and `array` is the array's uuid.  If the `os.open`
+    flags permit writing, finish the naming; or remove the log in the making of a repack that was
+    stopped before its metadata counted.
+
+    Raises
+    ------
+    PartnerError
+        The name belongs to another log, or to no log.
+    """
+    name = blobs_name(names[0])
+    fresh = fresh_name(real_name(name), array)
+    with _opened(fresh, os.O_RDONLY) as early:
+        is_other = early is not None and not _is_log(early, uuid)
+    file = File.open(name, flags) if is_other else open_data((names[0], name), array, flags)
+    with OnError(file.close):
+        if not _is_log(file, uuid):
+            raise PartnerError(
+                f"'{name}' is not the partner of '{names[0]}': it is another file of frozen "
+                "chunks, or damaged; put the files of one array in the same folder"
+            )
+    if is_other and flags & os.O_RDWR:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+    return file
+
+
+def _is_log(file: File, uuid: bytes) -> bool:
+    """Tell whether a file is the log with a uuid."""
+    head = file.read(FILE_HEAD_BYTES, 0)
+    return is_log(head) and log_uuid(head) == uuid
 
 
 def move_pair(

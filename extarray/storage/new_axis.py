@@ -1,4 +1,4 @@
-"""A new axis or uuid: a fresh ``.xmd`` takes the name of the present one."""
+"""A new axis, codec, log or uuid: a fresh ``.xmd`` takes the name of the present one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ import errno
 import math
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray._core._history import record_at
 from extarray.common.errors import StorageError
+from extarray.common.progress import Progress
 from extarray.format.blocks import BlockKind
 from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS, SECTOR
 from extarray.format.fresh import Fresh, encode_fresh
 from extarray.format.header import Header, new_uuid
+from extarray.format.suffixes import blobs_name
 from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage import lock
 from extarray.storage.checksums import Sums, read_sums
-from extarray.storage.filesystem import File, create_beside, family, fresh_name
+from extarray.storage.filesystem import (
+    File,
+    create_beside,
+    family,
+    fresh_name,
+    real_name,
+    sync_folders,
+)
+from extarray.storage.frozen import HANDED_ON, NewLog
 from extarray.storage.pair import PASSED_ON, Pair
 
 if TYPE_CHECKING:
@@ -29,10 +39,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray.common.arguments import Reported
     from extarray.format.superblock import Superblock
     from extarray.storage.commits import Committer
 
-__all__ = ["add_axis", "renew_uuid"]
+__all__ = ["add_axis", "recode", "renew_uuid", "repack"]
 
 
 def add_axis(
@@ -44,17 +55,92 @@ def add_axis(
     offset: tuple[int, ...],
     attrs: str,
 ) -> None:
-    """Add an axis to a pair of files, in a fresh ``.xmd`` that takes the name when it is whole.
+    """Add an axis to a pair of files.
 
     `chunks`, `axial`, `shape`, `offset` and `attrs` describe the array with the new axis.  On an
     error nothing has changed, except perhaps the number of the last commit.
+    """
+    if pair.frozen is not None and math.prod(chunks) != math.prod(pair.header.chunks):
+        pair.frozen.thaw(np.arange(1))  # chunks become larger only if there is at most one
+    header = replace(pair.header, chunks=chunks)
+    changes: dict[str, Any] = {"shape": shape, "offset": offset, "grid": axial.grid}
+    changes["data_bytes"] = place_of(axial.size, header.chunk_bytes)
+    _replace_metadata(
+        pair, commits, header, changes, axial, attrs, "cannot add an axis to '{}'",
+        "'{}' has the new axis",
+    )  # fmt: skip
+
+
+def recode(pair: Pair, commits: Committer, axial: Axial, encoding: dict[str, Any]) -> None:
+    """Change how chunks of a pair of files are frozen from now on; see `Header.freezing`."""
+    _replace_metadata(
+        pair, commits, pair.header.freezing(encoding), {}, axial, pair.attrs,
+        "cannot change the compression of '{}'", "'{}' has the new compression",
+    )  # fmt: skip
+
+
+def repack(pair: Pair, commits: Committer, axial: Axial, progress: Reported) -> None:
+    """Copy the blobs of frozen chunks to a new log, unless nothing else is in the present one.
+
+    The caller keeps others from freezing chunks; threads may thaw.
+    """
+    frozen = pair.frozen
+    assert frozen is not None
+    what = "cannot repack '{}'"
+    with family(what, pair.path):
+        total = frozen.used_bytes()
+        if total == pair.blobs.length:
+            return
+    with family(what, pair.path), Progress(total, "repack", progress) as line:
+        name = real_name(blobs_name(pair.names[0]))
+        temporary = fresh_name(name, pair.header.uuid)
+        file = File()
+        try:
+            file = _create_own(temporary, name)
+            log = NewLog(file, new_uuid(), pair.header.uuid, line.add)
+            _replace_metadata(
+                pair, commits, pair.header, {}, axial, pair.attrs, what,
+                "'{}' is repacked", log,
+            )  # fmt: skip
+        finally:
+            # Without its name, the next writer gives it.
+            with contextlib.suppress(OSError):
+                if pair.blobs is file:
+                    # The old log must not go before the new metadata are there to stay.
+                    sync_folders(pair.names)
+                    os.replace(temporary, name)
+                    file.name = name
+                else:
+                    os.unlink(temporary)
+
+
+def _replace_metadata(
+    pair: Pair,
+    commits: Committer,
+    header: Header,
+    changes: dict[str, Any],
+    axial: Axial,
+    attrs: str,
+    what: str,
+    done: str,
+    log: NewLog | None = None,
+) -> None:
+    """Replace the ``.xmd`` of a pair by a fresh one, which takes the name when it is whole.
 
     The fresh file has no older state to fall back on after a power cut, so the elements go to disk
     first.
+
+    Parameters
+    ----------
+    pair : Pair
+    commits : Committer
+    header, changes, axial, attrs
+        The new header, changes of the state, axial vectors, and attributes.
+    what, done : str
+        Beginnings of messages, with a place for the path: that it failed, or that it is done.
+    log : NewLog, optional
+        An empty log, which gets the blobs of frozen chunks.
     """
-    what = "cannot add an axis to '{}'"
-    if pair.frozen is not None and math.prod(chunks) != math.prod(pair.header.chunks):
-        pair.frozen.thaw(np.arange(1))  # chunks become larger only if there is at most one
     commits.flush()
     with family(what, pair.path):
         name = pair.own_name(what)
@@ -70,45 +156,45 @@ def add_axis(
         try:
             file = _create_own(temporary, name)
             lock.acquire(file, pair.path, 0)
-            header = replace(pair.header, chunks=chunks)
             state = pair.state._replace(
                 sequence=pair.state.sequence + 2,
                 unclean=pair.unclean,
-                data_bytes=place_of(axial.size, header.chunk_bytes),
-                shape=shape,
-                offset=offset,
-                grid=axial.grid,
                 superseded=False,
+                **changes,
             )
             sums = _sums_for(pair, header)
             records = [record_at(axial, n) for n in range(axial.segments)]
             slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
             blocks = _members(pair)
-            fresh = _write_fresh(pair, file, header, state, records, attrs, slots, blocks)
+            fresh = _write_fresh(pair, file, header, state, records, attrs, slots, blocks, log)
             lock.note_holder(file, fresh.header, True, pair.place(header.uuid))
             file.datasync()
+            if log is not None:
+                sync_folders(pair.names)
             # Now readers check which file has the name.
             commits.write_superblock(
                 pair.state._replace(sequence=pair.state.sequence + 1, superseded=True)
             )
+            if pair.frozen is not None:
+                pair.frozen.hand_on()
             os.replace(temporary, name)
-            failure = "'{}' has the new axis, but its readers could not be notified: refresh them"
-            with family(failure, pair.path):
+            with family(done + ", but its readers could not be notified: refresh them", pair.path):
                 # Readers that must know of cuts see that another ``.xmd`` counts them now.
                 if any(pair.header.fill):
                     pair.write_count(pair.read_cuts() | PASSED_ON)
-                if pair.frozen is not None:
-                    pair.frozen.hand_on()
-            _succeed(pair, commits, file, fresh, attrs, sums)
+            _succeed(pair, commits, file, fresh, attrs, sums, log)
         except BaseException:
             if file.closed or not file.is_at(name):
                 with contextlib.suppress(OSError):
                     file.close()
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)
+                if pair.frozen is not None:
+                    with contextlib.suppress(OSError):  # readers look at the name all the time
+                        pair.frozen.take_back()
                 raise
             # Interrupted when all was done, or failed to tell readers.
-            _succeed(pair, commits, file, fresh, attrs, sums)
+            _succeed(pair, commits, file, fresh, attrs, sums, log)
             raise
     with contextlib.suppress(OSError):
         pair.sync_names()  # the next flush reports what fails here
@@ -165,19 +251,26 @@ def _write_fresh(
     attrs: str,
     slots: Sequence[int],
     blocks: dict[BlockKind, bytes],
+    log: NewLog | None = None,
 ) -> Fresh:
-    """Write a fresh ``.xmd`` with the table of frozen chunks, if there is one."""
+    """Write a fresh ``.xmd`` with the table of frozen chunks, if there is one.
+
+    With a new log, copy their blobs to it, and bring it to the disk.
+    """
     frozen, places = pair.frozen, []
     if frozen is not None:
         # The table lies behind all else, whose length does not depend on the block.
         blocks = {**blocks, BlockKind.BLOBS: bytes(SECTOR)}
         end = len(encode_fresh(header, state, records, attrs, slots, blocks).image)
         places = frozen.places_behind(end)
-        blocks[BlockKind.BLOBS] = frozen.block_for(header.uuid, places)
+        if log is not None:
+            frozen.copy_to(file, places, log)
+            log.finish()
+        blocks[BlockKind.BLOBS] = frozen.block_for(header.uuid, places, log)
     fresh = encode_fresh(header, state, records, attrs, slots, blocks)
     _hand_on(pair, fresh)
     file.write(fresh.image, 0)
-    if frozen is not None:
+    if frozen is not None and log is None:
         frozen.copy_to(file, places)
     return fresh
 
@@ -189,7 +282,8 @@ def _hand_on(pair: Pair, fresh: Fresh) -> None:
     fresh.image[at : at + len(data)] = data
     if pair.frozen is not None:
         at = fresh.header.freezes_offset
-        fresh.image[at : at + CUTS_BYTES] = pair.frozen.number.to_bytes(CUTS_BYTES, "little")
+        number = pair.frozen.number & ~HANDED_ON
+        fresh.image[at : at + CUTS_BYTES] = number.to_bytes(CUTS_BYTES, "little")
 
 
 def _members(pair: Pair) -> dict[BlockKind, bytes]:
@@ -209,21 +303,29 @@ def _sums_for(pair: Pair, header: Header) -> NDArray[np.uint32]:
 
 
 def _succeed(
-    pair: Pair, commits: Committer, file: File, fresh: Fresh, attrs: str, sums: NDArray[np.uint32]
+    pair: Pair,
+    commits: Committer,
+    file: File,
+    fresh: Fresh,
+    attrs: str,
+    sums: NDArray[np.uint32],
+    log: NewLog | None = None,
 ) -> None:
     """Switch to a fresh ``.xmd`` that has taken the name."""
     pair.names_given = True
     if pair.sums is not None:
         pair.sums.in_doubt = True  # other threads must not note doubt in the new file
-    # The lock of the old file ends with its last descriptor.
     before, pair.metadata = pair.metadata, file
+    commits.take(fresh)
+    if pair.frozen is not None:
+        pair.frozen = pair.frozen.successor(None if log is None else log.file)
+        if log is not None:
+            pair.blobs = log.file  # those who read from the old one still have it
+        commits.blocks_end = max([commits.blocks_end, *map(sum, pair.frozen.regions)])
+    # The lock of the old file ends with its last descriptor.
     if before is not file:  # equal if an interrupt repeats this step
         with contextlib.suppress(OSError):  # everything that counts is on disk
             before.close()
-    commits.take(fresh)
-    if pair.frozen is not None:
-        pair.frozen = pair.frozen.successor()
-        commits.blocks_end = max([commits.blocks_end, *map(sum, pair.frozen.regions)])
     pair.attrs = attrs
     commits.durable = {FLUSHED_SLOTS[0]: fresh.state}
     if pair.sums is not None:

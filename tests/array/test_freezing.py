@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -13,7 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import extarray as xa
-from extarray.errors import ArgumentError, ReadOnlyError
+from extarray.array import freezing
+from extarray.codecs import payloads
+from extarray.common.limits import limits
+from extarray.errors import ArgumentError, ChecksumError, ReadOnlyError, StorageError
+from extarray.storage.frozen import FrozenTable
 
 
 @pytest.fixture(params=["mmap", "pread"])
@@ -57,12 +63,38 @@ def test_nothing_is_frozen_unasked(tmp_path, policy):
             assert a.freeze() == 8
             assert a.freeze() == 0
             a[0, 0] = 2
+            assert len(frozen_chunks(a)) == 8
+            a[0, 1] = 2  # once more
             assert len(frozen_chunks(a)) == 7
             a.thaw()
             assert frozen_chunks(a) == []
     with xa.open(tmp_path / "a") as a:
         assert len(frozen_chunks(a)) == (0 if policy == "never" else 8)
         assert a[1, 1] == 1
+
+
+def test_a_box_in_frozen_chunks_leaves_them_frozen(tmp_path, engine):
+    x = np.arange(16 * 16.0).reshape(16, 16)
+    path = tmp_path / "a"
+    with xa.create(path, x.shape, chunks=(4, 4), compression="zlib", engine=engine) as a:
+        a[...] = x
+    reader = xa.open(path, engine=engine)
+    np.testing.assert_array_equal(reader[...], x)
+    with xa.open(path, "r+", engine=engine) as a:
+        a[1:9, 3:8] = x[1:9, 3:8] = -1
+        assert len(frozen_chunks(a)) == 16
+        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(reader[...], x)
+        a[3, 7] = x[3, 7] = -2
+        assert len(frozen_chunks(a)) == 15
+        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(reader[...], x)
+        a.flush()
+        np.testing.assert_array_equal(reader[...], x)
+    reader.close()
+    with xa.open(path) as a:
+        assert len(frozen_chunks(a)) == 16
+        np.testing.assert_array_equal(a[...], x)
 
 
 def test_readers_follow(tmp_path, engine):
@@ -87,18 +119,110 @@ def test_readers_follow(tmp_path, engine):
         np.testing.assert_array_equal(r[...], x)
 
 
+def test_space_is_given_back_while_an_array_grows(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "unfreed_bytes", 1 << 18)
+    x = np.arange(1 << 14, dtype="i8").reshape(64, -1)
+    with xa.create(tmp_path / "a", (0, 256), "i8", chunks=(8, 64), compression="zlib") as a:
+        for _ in range(200):
+            a.append(x)
+            if disk_bytes(tmp_path / "a") < a.nbytes // 2:
+                break
+            time.sleep(0.01)
+        else:
+            pytest.fail("raw bytes of frozen chunks keep their space")
+
+
+def test_no_chunk_is_encoded_twice(tmp_path, monkeypatch):
+    encoded = []
+
+    def encode(codec, chunk, itemsize):
+        encoded.append(bytes(chunk[:8]))
+        time.sleep(0.002)
+        return payloads.encode(codec, chunk, itemsize)
+
+    monkeypatch.setattr(freezing, "encode", encode)
+    monkeypatch.setattr(freezing, "_DELAY", 0)
+    monkeypatch.setattr(freezing, "_ROUND_BYTES", 1 << 14)
+    with xa.create(tmp_path / "a", (0, 16), "i8", chunks=(8, 16), compression="zlib") as a:
+        for i in range(0, 800, 16):
+            a.append(np.arange(256).reshape(16, 16) + 16 * i)
+    assert len(encoded) == len(set(encoded)) == 100
+
+
+def test_damage_is_not_frozen(tmp_path, engine):
+    path = tmp_path / "a"
+    with xa.create(
+        path, (8, 4), int, chunks=(2, 4), compression="zlib", freeze="never", checksum=True
+    ) as a:
+        a[...] = np.arange(32).reshape(8, 4)
+    with open(f"{path}.xta", "r+b") as file:
+        file.seek(100)
+        file.write(b"\xff")
+    with xa.open(path, "r+", engine=engine) as a:
+        assert a.freeze() == 3
+        assert frozen_chunks(a) == [0, 2, 3]
+        with pytest.raises(ChecksumError, match=r"2:4"):
+            a[2, 0] = 5
+        assert a[4, 1] == 17
+    found = xa.check(path, data=True)
+    assert [problem.boxes for problem in found.problems if problem.severity == "error"] == [
+        ((slice(2, 4), slice(0, 4)),)
+    ]
+
+
+def test_a_round_that_comes_late_changes_nothing(tmp_path):
+    """A chunk was written, and taken by another round, before the first one has ended."""
+    x = np.arange(64.0).reshape(8, 8)
+    with xa.create(tmp_path / "a", x.shape, chunks=(4, 4), compression="zlib", freeze="never") as a:
+        frozen = a._store.now.frozen
+
+        def encode():
+            freezing._encode_round(a, frozen, lambda addresses: addresses >= 0, 0)
+
+        a[...] = x
+        encode()
+        a[0, 0] = x[0, 0] = -1
+        encode()
+        assert [found.chosen.tolist() for found in frozen.encoded] == [[1, 2, 3], [0]]
+        late = frozen.encoded.pop()
+        assert freezing._finish_rounds(a, frozen) == 3
+        np.testing.assert_array_equal(a[...], x)
+        frozen.encoded.append(late)
+        assert freezing._finish_rounds(a, frozen) == 1
+        a.flush()
+        assert a.freeze() == 0
+        np.testing.assert_array_equal(a[...], x)
+
+
+def test_a_chunk_that_was_to_be_written_and_is_frozen_stays_so(tmp_path, monkeypatch):
+    x = np.arange(32.0).reshape(8, 4)
+    with xa.create(tmp_path / "a", x.shape, chunks=(4, 4), compression="zlib", freeze="never") as a:
+        a[...] = x
+        a.freeze()
+        a.flush()
+        full = StorageError(errno.ENOSPC, "no space")
+
+        def thaw(*_):
+            raise full
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FrozenTable, "thaw", thaw)
+            with pytest.raises(StorageError, match="no space"):
+                a[[0, 1], [0, 1]] = 1
+        assert a.freeze() == 0
+        np.testing.assert_array_equal(a[...], x)
+
+
 def test_what_cannot_be_compressed_says_so(tmp_path):
     with pytest.raises(ArgumentError, match="needs files"):
         xa.create(None, 3, compression="zlib")
-    with pytest.raises(ArgumentError, match="checksum"):
-        xa.create(tmp_path / "a", 3, compression="zlib", checksum=True)
     with pytest.raises(ArgumentError, match="freeze"):
         xa.create(tmp_path / "a", 3, compression="zlib", freeze="soon")
     with pytest.raises(ArgumentError, match="no codec 'zip'"):
         xa.create(tmp_path / "a", 3, compression="zip")
     with (
         xa.create(tmp_path / "a", 3) as a,
-        pytest.raises(ArgumentError, match="without compression"),
+        pytest.raises(ArgumentError, match="no compression"),
     ):
         a.freeze()
     xa.create(tmp_path / "b", 3, compression="zlib").close()
@@ -116,17 +240,19 @@ class Freezing(RuleBasedStateMachine):
         policy=st.sampled_from(["never", "close", "behind"]),
         sparse=st.booleans(),
         fill=st.sampled_from([0, 7]),
+        checksum=st.booleans(),
     )
-    def create(self, shape, policy, sparse, fill):
+    def create(self, shape, policy, sparse, fill, checksum):
         self.folder = tempfile.TemporaryDirectory()
         self.path = f"{self.folder.name}/a"
         self.fill, self.n = fill, 0
         self.a = xa.create(
             self.path, shape, "i4", chunks=(2, 3), compression="zlib", freeze=policy,
-            fill_value=fill, sparse=sparse, engine=self.engine,
+            fill_value=fill, sparse=sparse, checksum=checksum, engine=self.engine,
         )  # fmt: skip
         self.x = np.full(shape, fill, "i4")
-        self.reader = xa.open(self.path, engine=self.engine)
+        self.verify = "read" if checksum else "write"
+        self.reader = xa.open(self.path, engine=self.engine, verify=self.verify)
 
     def new(self, shape):
         self.n += 1
@@ -176,9 +302,19 @@ class Freezing(RuleBasedStateMachine):
         self.a.flush()
 
     @rule()
+    def repack(self):
+        self.a.repack()
+
+    @rule(codec=st.sampled_from(["zlib:1", "zlib:9"]))
+    def recode(self, codec):
+        self.a.compression = codec
+
+    @rule()
     def open_again(self):
         self.a.close()
-        self.a = xa.open(self.path, "r+", engine=self.engine)
+        found = xa.check(self.path, data=True)
+        assert found.ok, found
+        self.a = xa.open(self.path, "r+", engine=self.engine, verify=self.verify)
 
     @rule()
     def follow(self):

@@ -25,6 +25,7 @@ from extarray.array import growth
 from extarray.cli._command import WrongCall
 from extarray.cli._output import plain, table
 from extarray.cli._selection import parse_selection, parse_value
+from extarray.common.formatting import format_bytes
 
 
 @pytest.fixture
@@ -953,6 +954,21 @@ class TestWork:
             assert (a.chunks, a.dtype) == ((1, 1), np.float64)
         for words in ([], [tmp_path / "c", "--in-place"], [tmp_path / "c", "--max-memory", "1"]):
             assert run("rechunk", scene, *words).status == 2
+
+    def test_repack(self, scene, tmp_path, run, done):
+        assert "no compression" in run("repack", scene).err
+        path = tmp_path / "b"
+        x = np.random.default_rng(1).integers(0, 9, (40, 40))
+        with xa.create(path, x.shape, int, chunks=(4, 40), compression="zlib") as a:
+            for n in range(3):
+                a[...] = x + n
+                a.freeze()
+        before = os.path.getsize(f"{path}.xtz")
+        out = done("repack", path)
+        after = os.path.getsize(f"{path}.xtz")
+        assert after < before / 2
+        assert out == f"{format_bytes(before)} before, {format_bytes(after)} now\n"
+        np.testing.assert_array_equal(elements(path), x + 2)
 
     def test_plan(self, scene, done):
         out = done("rechunk", scene, "--plan", "--chunks", "1")

@@ -58,9 +58,12 @@ def test_a_chunk_is_decoded_once_while_there_is_room(tmp_path):
             np.testing.assert_array_equal(a[:4, :4], x[:4, :4])
             assert a[1, 2] == x[1, 2]
         assert f.decoded == [0]
-        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(a[...], x)  # of too many chunks to keep them
         np.testing.assert_array_equal(a[:4, :4], x[:4, :4])
-        assert f.decoded.count(0) > 1
+        assert f.decoded.count(0) == 1
+        for i, j in ((0, 4), (4, 0), (0, 0)):
+            np.testing.assert_array_equal(a[i : i + 4, j : j + 4], x[i : i + 4, j : j + 4])
+        assert f.decoded.count(0) == 2
 
 
 def test_a_frozen_chunk_that_was_frozen_again_is_read_anew(tmp_path):
@@ -90,6 +93,28 @@ def test_writes_thaw_the_chunks_that_they_meet(tmp_path, engine):
         a[...] = x = x + 1
         np.testing.assert_array_equal(a[...], x)
         assert len(f.thawed) == 9
+
+
+@pytest.mark.parametrize("order", ["C", "Z"])
+def test_the_first_write_to_a_frozen_chunk_leaves_it_frozen(tmp_path, engine, order):
+    x = np.arange(12 * 12.0).reshape(12, 12)
+    with freezable(tmp_path / "a", x.shape, chunks=(4, 4), engine=engine, order=order) as (a, f):
+        f.rewrites = True
+        a[...] = x
+        raw, *others = f.freeze()
+        f.settle()
+        f.thaw(np.array([raw]))
+        f.thawed.clear()
+        a[2:10, 1:10] = x[2:10, 1:10] = -1  # whole chunks, parts of others, and of a raw one
+        assert sorted(f.rewritten) == others
+        assert f.decoded and a.axial.address((1, 1)) not in f.decoded
+        np.testing.assert_array_equal(a[...], x)
+        a[3, 3:10:3] = x[3, 3:10:3] = -2
+        assert sorted(f.thawed) == sorted(a.axial.address((0, j)) for j in (1, 2))
+        np.testing.assert_array_equal(a[...], x)
+        assert f.freeze() == sorted([raw, *f.thawed])
+        f.settle()
+        np.testing.assert_array_equal(a[...], x)
 
 
 def test_views_of_chunks(tmp_path):
@@ -145,7 +170,7 @@ def test_extents_of_the_table_have_their_lengths(tmp_path):
     counter = tmp_path / "counter"
     counter.write_bytes(bytes(8))
     with open(counter, "rb") as file:
-        frozen = Frozen(None, 8, None, Counter.file(file.fileno(), 0, True), lambda n: None)
+        frozen = Frozen(None, 8, None, Counter.file(file.fileno(), 0, True))
     frozen.add_extent(np.zeros(2048, np.uint64))
     with pytest.raises(ValueError, match="extent 1"):
         frozen.add_extent(np.zeros(2048, np.uint64))
@@ -163,8 +188,12 @@ class Frozen3D(RuleBasedStateMachine):
 
     engine = "mmap"
 
-    @initialize(shape=st.tuples(*[st.integers(1, 6)] * 3), bound=st.sampled_from([None, 1, 4, 9]))
-    def create(self, shape, bound):
+    @initialize(
+        shape=st.tuples(*[st.integers(1, 6)] * 3),
+        bound=st.sampled_from([None, 1, 4, 9]),
+        rewrites=st.booleans(),
+    )
+    def create(self, shape, bound, rewrites):
         import tempfile
 
         self.folder = tempfile.TemporaryDirectory()
@@ -172,6 +201,7 @@ class Frozen3D(RuleBasedStateMachine):
             f"{self.folder.name}/a", shape, "i4", bound, chunks=(2, 3, 2), engine=self.engine
         )
         self.a, self.f = self.context.__enter__()
+        self.f.rewrites = rewrites
         self.x = np.zeros(shape, "i4")
         self.n = 0
 
@@ -245,13 +275,15 @@ for case in (TestFrozen3D, TestFrozenByCalls):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("rewrites", [False, True])
 @pytest.mark.parametrize("bound", [None, 6])
-def test_threads_read_write_freeze_and_thaw(tmp_path, engine, bound):
+def test_threads_read_write_freeze_and_thaw(tmp_path, engine, bound, rewrites):
     """Every thread writes to elements of its own, and finds in them what it wrote last."""
     shape, chunks, n_threads, rounds = (96, 40), (4, 5), 4, 300
     wrong, is_over = [], threading.Event()
     with freezable(tmp_path / "a", shape, "i8", bound, chunks=chunks, engine=engine) as (a, f):
         f.thaw_lock = threading.Lock()
+        f.rewrites = rewrites
         thaw = f.thaw
 
         def thaw_alone(addresses):
@@ -296,6 +328,8 @@ def test_threads_read_write_freeze_and_thaw(tmp_path, engine, bound):
         freezer.join()
         assert wrong == []
         assert f.thawed
+        if bound is None:  # otherwise, boxes have too many chunks
+            assert bool(f.rewritten) == rewrites
 
 
 @given(

@@ -30,8 +30,7 @@ class Slow:
 
     def fetch(self, addresses):
         self.calls.append(("fetch", addresses.tolist()))
-        for chunks in self.begun(addresses.tolist(), range(len(addresses)), None):
-            yield Arrived(chunks, VERSION)
+        yield from self.begun(addresses.tolist(), range(len(addresses)), None)
 
     def n_threads(self, n_chunks):
         return 1
@@ -44,7 +43,7 @@ class Slow:
         for number in sorted(wanted, reverse=True):
             if error is not None and number == 0:
                 raise error
-            yield [(number, chunk(addresses[number]))]
+            yield Arrived([(number, chunk(addresses[number]))], VERSION)
             address = addresses[number]
             self.here.append(self.shadow.read(SIZE, address * SIZE) == chunk(address))
 

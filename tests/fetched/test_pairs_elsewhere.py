@@ -158,6 +158,27 @@ def test_a_new_axis_is_taken_up(web, tmp_path):
         np.testing.assert_array_equal(a[2], x + 2)
 
 
+@pytest.mark.parametrize("checksum", [False, True])
+def test_larger_chunks_on_a_new_axis(web, tmp_path, checksum):
+    """A single chunk becomes a part of a larger one."""
+    x = X[:4, :8, 0]
+    with (
+        xa.from_array(x, tmp_path / "a", (4, 8), checksum=checksum) as writer,
+        xa.open(web.url("a")) as a,
+    ):
+        np.testing.assert_array_equal(a[...], x)
+        view = a.chunk((0, 0))
+        writer.add_axis(chunk=3)
+        writer.append(x[None] + 1)
+        assert a.refresh()
+        np.testing.assert_array_equal(a[...], np.stack([x, x + 1]))
+        for n in (2, 3, 4):
+            writer.append(x[None] + n)
+        assert a.refresh()
+        np.testing.assert_array_equal(a[...], x + np.arange(5.0)[:, None, None])
+        np.testing.assert_array_equal(view, x)
+
+
 def test_another_array_is_not_taken_up(web, tmp_path):
     xa.from_array(X, tmp_path / "a", CHUNKS).close()
     a = xa.open(web.url("a"))

@@ -278,3 +278,139 @@ def test_what_zarr_does_not_decode_is_refused(tmp_path, codec):
 def test_a_url_is_text(tmp_path):
     with scene(tmp_path / "a") as a, pytest.raises(xa.ArgumentTypeError, match="url must be"):
         a.to_kerchunk(url=tmp_path)
+
+
+# -- chunks that are frozen ------------------------------------------------------------------------
+
+GROWN = np.add.outer(np.arange(70) // 3, np.arange(90) // 7).astype("f4")
+GROWN[:20, :30], GROWN[20:40, :30] = 7, 0
+
+
+def grown(path, codec):
+    a = xa.create(path, (40, 90), "f4", chunks=(20, 30), compression=codec, freeze="never")
+    a[...] = GROWN[:40]
+    a.freeze()
+    a.append(GROWN[40:])
+    return a
+
+
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("codec", ["zstd", "zstd:9:shuffle", "zlib", "zlib:shuffle"])
+def test_zarr_decodes_frozen_chunks(server, tmp_path, codec, zarr_format):
+    url, asked = server
+    with grown(tmp_path / "a", codec) as a:
+        with pytest.raises(xa.ArgumentError, match=r"freeze all chunks alike with a.freeze\(\)"):
+            a.to_kerchunk()
+        a.freeze()
+        refs = a.to_kerchunk(zarr_format=zarr_format, url=f"{url}/a")
+        a.flush()  # makes holes
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), GROWN)
+        assert {path for path, _ in asked} == {"/a.xtz"}
+        assert len(asked) == 10  # the others, of one value, are in the references
+        a[1, 1] = -1  # blobs stay where they are
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), GROWN)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_raw_chunks_and_chunks_that_did_not_shrink_are_read(server, tmp_path, zarr_format):
+    url, asked = server
+    x = np.random.default_rng(0).integers(0, 2**63, (40, 60))
+    with xa.create(
+        tmp_path / "a", x.shape, x.dtype, chunks=20, compression="zlib", freeze="never"
+    ) as a:
+        a[...] = x
+        a[20:, 20:] = 0
+        refs = a.to_kerchunk(zarr_format=zarr_format, url=f"{url}/a")
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), a[...])
+        assert {path for path, _ in asked} == {"/a.xta"}
+        a.freeze()
+        for value in 4, 5:  # the second write to a frozen chunk thaws it
+            a[0, 0] = value
+        refs = a.to_kerchunk(zarr_format=zarr_format, url=f"{url}/a")
+        asked.clear()
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), a[...])
+        assert {path for path, _ in asked} == {"/a.xta", "/a.xtz"}
+
+
+def test_chunks_that_are_yet_to_be_frozen_are_refused(server, tmp_path):
+    url, _ = server
+    options = {"chunks": (20, 30), "compression": "zlib", "freeze": "close"}
+    with xa.create(tmp_path / "a", GROWN.shape, "f4", **options) as a:
+        a[...] = GROWN
+        with pytest.raises(xa.ArgumentError, match="are not compressed yet"):
+            a.to_kerchunk()
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(by_zarr(a.to_kerchunk(url=f"{url}/a")), GROWN)
+
+
+def test_codecs_that_zarr_lacks_are_refused_for_frozen_chunks(tmp_path):
+    with grown(tmp_path / "a", "lz4") as a:
+        a.freeze()
+        with pytest.raises(xa.ArgumentError, match="pack the array without compression"):
+            a.to_kerchunk()
+
+
+def test_groups_with_frozen_chunks(server, tmp_path):
+    url, _ = server
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["plain"] = X
+    with grown(tmp_path / "g" / "live", "zlib") as a:
+        a.freeze()
+    with xa.open_group(tmp_path / "g") as g:
+        refs = g.to_kerchunk(url=f"{url}/g/")
+    np.testing.assert_array_equal(by_zarr(refs, name="live"), GROWN)
+    np.testing.assert_array_equal(by_zarr(refs, name="plain"), X)
+
+
+@needs_obstore
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_frozen_chunks_elsewhere(tmp_path, zarr_format):
+    with grown(tmp_path / "a", "zstd") as a, served(tmp_path) as web, xa.open(web.url("a")) as b:
+        with pytest.raises(xa.ArgumentError, match=r"with a.freeze\(\)"):
+            b.to_kerchunk()
+        a.thaw()
+        refs = b.to_kerchunk(zarr_format=zarr_format)
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), GROWN)
+        a.freeze()
+        a.flush()
+        refs = b.to_kerchunk(zarr_format=zarr_format)
+        assert refs["refs"]["2.2" if zarr_format == 2 else "c/2/2"][0] == web.url("a.xtz")
+        web.forget()
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), GROWN)
+        assert {request.path for request in web.requests} == {"/a.xtz"}
+        for value in 0, -1:  # the second write to a frozen chunk thaws it
+            a[1, 1] = value
+        with pytest.raises(xa.ArgumentError, match="freeze"):
+            b.to_kerchunk()
+        refs = b.to_kerchunk(url="s3://bucket/other") if a.freeze() else None
+        assert refs["refs"]["2.2"][0] == "s3://bucket/other.xtz"
+
+
+@needs_obstore
+def test_chunks_elsewhere_that_are_yet_to_be_frozen_are_refused(tmp_path):
+    options = {"chunks": (20, 30), "compression": "zlib", "freeze": "close"}
+    with served(tmp_path) as web:
+        with xa.create(tmp_path / "a", GROWN.shape, "f4", **options) as a:
+            a[...] = GROWN
+            with (
+                xa.open(web.url("a")) as b,
+                pytest.raises(xa.ArgumentError, match="are not compressed yet"),
+            ):
+                b.to_kerchunk()
+        with xa.open(web.url("a")) as b:
+            np.testing.assert_array_equal(by_zarr(b.to_kerchunk()), GROWN)
+
+
+@needs_obstore
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3")
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("codec", ["zstd:shuffle", "zlib"])
+def test_compressed_packed_files_elsewhere(tmp_path, codec, zarr_format):
+    with xa.from_array(GROWN, tmp_path / "a", chunks=(20, 30)) as a:
+        xa.pack(a, tmp_path / "a.xap", order="hilbert", compression=codec)
+    with served(tmp_path) as web, xa.open(web.url("a.xap")) as b:
+        web.forget()
+        refs = b.to_kerchunk(zarr_format=zarr_format)
+        assert not web.requests  # the end of the file has all
+        np.testing.assert_array_equal(by_zarr(refs, zarr_format), GROWN)

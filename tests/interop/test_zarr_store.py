@@ -75,6 +75,34 @@ def test_compressed_chunks_are_decoded(tmp_path, order):
         np.testing.assert_array_equal(read(a), np.arange(3500.0).reshape(70, 50))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("codec", ["zlib", "lz4:bitshuffle"])
+def test_frozen_chunks_are_decoded_while_the_array_grows(tmp_path, codec, order):
+    options = {"chunks": (30, 20), "order": order, "compression": codec, "freeze": "never"}
+    with (
+        filled(tmp_path / "a", (70, 50), **options) as writer,
+        xa.open(tmp_path / "a") as reader,
+    ):
+        x = writer[...]
+        stores = [a.as_zarr_store() for a in (writer, reader)]
+        before = [zarr.open_array(store, mode="r") for store in stores]
+        for step in range(6):
+            if step % 3 == 2:
+                writer.thaw()
+            else:
+                writer.freeze()
+            writer.flush()
+            for z in before:
+                np.testing.assert_array_equal(z[...], x[:70, :50])
+            for store in stores:
+                np.testing.assert_array_equal(zarr.open_array(store, mode="r")[...], x)
+            more = x[:7] + step
+            writer.append(more)
+            x = np.vstack([x, more])
+            writer.extend(1, 3)
+            x = np.pad(x, ((0, 0), (0, 3)))
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (4, 0, 3), (1, 1, 1), (5, 6, 7)], ids=str)
 def test_shapes(shape):
     x = np.arange(float(np.prod(shape))).reshape(shape)

@@ -22,6 +22,7 @@ from benchmarks import (
     acquisition,
     codecs,
     cold,
+    compression,
     cube,
     formats,
     growing,
@@ -400,6 +401,35 @@ def test_cold_reads_tell_what_the_disk_delivers(tmp_path, capsys):
     assert [len(times) for times in found.values()] == [3, 3]
     assert "Megabytes delivered" in capsys.readouterr().out
     assert [*tmp_path.iterdir()] == [figures]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_compressed_arrays_are_measured_beside_others(tmp_path, capsys):
+    figures = tmp_path / "figures.json"
+    compression.main(
+        ["--small", "--rounds", "1", "--folder", os.fspath(tmp_path), "--json", os.fspath(figures)]
+        + ["--only", "uncompressed", "h5py", "zarr"]
+    )
+    (found,) = json.loads(figures.read_text()).values()
+    ours = found["extarray"]
+    assert all(lines.keys() == ours.keys() for lines in found.values() if "two" not in lines)
+    assert ours["bytes of frames"] < found["uncompressed"]["bytes of frames"]
+    assert "Two threads read everything" in capsys.readouterr().out
+    assert [*tmp_path.iterdir()] == [figures]
+
+
+def test_what_misses_a_goal_of_compression_is_told():
+    lines = ["append frames", "read all", "planes, axis 0", "planes, axis 1", "planes, axis 2"]
+    lines += ["elements again", "boxes written", "boxes written, close", "bytes on the disk"]
+    one = dict.fromkeys(lines, 9e-7)
+    peers = {name: dict(one) for name in ("extarray", "uncompressed", "h5py", "Blosc2")}
+    assert compression.goals(peers) == []
+    peers["extarray"]["read all"] *= 1.4
+    peers["extarray"]["boxes written"] *= 4
+    assert compression.goals(peers) == [
+        "read all: 1.40 of h5py, goal 1.0", "boxes written: 4.00 of h5py, goal 3.0"
+    ]  # fmt: skip
 
 
 @pytest.mark.slow

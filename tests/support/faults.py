@@ -356,6 +356,45 @@ def copying(how):
     return copy_once
 
 
+def freezing(change, **given):
+    """Return a case in which the metadata of an array with frozen chunks are replaced."""
+
+    def change_once(options, control, number, fault, path):
+        old_array(path, {**options, **given})
+        with xa.open(path, "r+", engine=options["engine"]) as array, xa.open(path) as reader:
+            if given:
+                for value in (0, FIRST[1]):
+                    array.freeze()
+                    array[1] = value
+                array.freeze()
+            expected = FIRST.copy()
+            fired, error = attempt(lambda: change(array), control, number, fault)
+            if error is not None:
+                assert fired, repr(error)
+                check_error(error, fault, path)
+            for one in (array, reader):
+                assert np.array_equal(one[...], expected), one
+            if error is not None:
+                change(array)
+            array[2] = expected[2] = 7
+            if given:
+                assert np.array_equal(reader[...], expected)
+            array.append(FIRST)
+            array.freeze()
+        expected = np.vstack([expected, FIRST])
+        with xa.open(path, "r+") as array:
+            assert np.array_equal(array[...], expected)
+        report = xa.check(path, data=True)
+        assert not [p for p in report.problems if p.severity != "note"], str(report)
+        return fired
+
+    return change_once
+
+
+def compress(array):
+    array.compression = "zlib:1"
+
+
 OTHERS = {
     "create": creating,
     "create over another": replacing,
@@ -368,6 +407,9 @@ OTHERS = {
     "read": reading,
     "copy": copying("copy"),
     "repack": copying("repack"),
+    "repack in place": freezing(lambda array: array.repack(), compression="zlib", freeze="never"),
+    "another codec": freezing(compress, compression="zlib", freeze="never"),
+    "compression of an array without": freezing(compress),
 }
 
 #: Arrays that meet every case.

@@ -2,10 +2,11 @@
 
   python tests/support/fuzz_threads.py [--seconds N] [--seed N] [--threads N]
 
-Each round makes an array (on either engine or in memory, sparse or not, with or without checksums,
-with any fill value), and readers of its files.  Threads read and write boxes, elements, masks,
-points and views, compute, grow, shrink, flush, refresh, ask for facts, and at last close, all on
-the same objects.  The oracle assumes no order of the calls.  It checks what holds in any order:
+Each round makes an array (on either engine or in memory, sparse or not, with or without checksums
+or compression, with any fill value), and readers of its files.  Threads read and write boxes,
+elements, masks, points and views, compute, grow, shrink, freeze, thaw, flush, refresh, ask for
+facts, and at last close, all on the same objects.  The oracle assumes no order of the calls.  It
+checks what holds in any order:
 
 - an element has the fill value, or the value of its place, and never anything else;
 - a call succeeds, or raises an error of the family that names another thread's action;
@@ -75,6 +76,11 @@ class Options:
         self.growth = rng.choice(["exact", "exact", ("linear", 2)])
         self.n_readers = 0 if self.kind == "memory" else rng.choice([0, 1, 2])
         self.closes = rng.choice([True, True, False])
+        self.compression = None
+        if self.kind != "memory" and not self.checksum and rng.random() < 0.6:
+            self.compression = rng.choice(["zlib", "lz4", "zstd", "auto"])
+        self.freeze = rng.choice(["behind", "behind", "close", "never"])
+        self.cache = rng.choice([1, 1 << 14, 1 << 26])  # bytes of decoded chunks
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in vars(self).items())
@@ -99,6 +105,9 @@ class Round:
         self.path = None if options.kind == "memory" else folder / f"array{seed}"
         self.folder = folder
         given = {} if self.path is None else {"engine": options.kind, "checksum": options.checksum}
+        if options.compression is not None:
+            given |= {"compression": options.compression, "freeze": options.freeze}
+        xa.config.chunk_cache = options.cache
         self.array = xa.create(
             self.path,
             options.shape,
@@ -303,6 +312,14 @@ class Round:
     def refresh(self, a, rng):
         a.refresh()
 
+    def freeze(self, a, rng):
+        if self.options.compression is not None:
+            a.freeze()
+
+    def thaw(self, a, rng):
+        if self.options.compression is not None:
+            a.thaw()
+
     def total(self, a, rng):
         axis = rng.choice([None, 0, -1])
         low, high = (9, 9) if self.options.moves_start else (10, 89)
@@ -369,6 +386,8 @@ class Round:
         roll_back: 2,
         attributes: 1,
         flush: 2,
+        freeze: 3,
+        thaw: 1,
     }
 
     # -- threads -----------------------------------------------------------------------------
@@ -470,7 +489,7 @@ class Round:
                 self.problems.append(str(error))
 
     def remove(self) -> None:
-        for suffix in () if self.path is None else (".xmd", ".xta"):
+        for suffix in () if self.path is None else (".xmd", ".xta", ".xtz"):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
 

@@ -243,6 +243,50 @@ def wider(folder: Path) -> int:
     return one_of(frozen(folder / "a"), OLD, OLD[None])
 
 
+def before_repack(folder: Path) -> None:
+    make_frozen(folder / "a", OLD)
+    with xa.open(folder / "a", "r+") as array:
+        array[1] = 0
+        array.freeze()
+        array[1] = OLD[1]
+        array.freeze()
+
+
+def repack(folder: Path) -> None:
+    with xa.open(folder / "a", "r+") as array:
+        array.repack(progress=False)
+
+
+def repacked(folder: Path) -> int:
+    one_of(frozen(folder / "a"), OLD)
+    with xa.open(folder / "a") as array:
+        table, log = frozen_chunks.table(array), array._store.now.blobs
+        return int(table.used_bytes() == log.length)
+
+
+def compress(folder: Path) -> None:
+    with xa.open(folder / "a", "r+") as array:
+        array.compression = "zlib:1"
+
+
+def compressed(folder: Path) -> int:
+    check_private(*pair(folder / "a"))
+    one_of(frozen(folder / "a"), OLD)
+    with xa.open(folder / "a") as array:
+        return int(array.compression is not None)
+
+
+def recode(folder: Path) -> None:
+    with xa.open(folder / "a", "r+") as array:
+        array.compression = "zlib:9"
+
+
+def recoded(folder: Path) -> int:
+    one_of(frozen(folder / "a"), OLD)
+    with xa.open(folder / "a") as array:
+        return ("zlib:1", "zlib:9").index(str(array.compression))
+
+
 # -- replaced pairs --------------------------------------------------------------------------------
 
 
@@ -445,6 +489,11 @@ JOBS = {
     "add an axis to frozen chunks": Job(
         lambda f: make_frozen(f / "a", OLD), add_axis, wider, FROZEN
     ),
+    "repack frozen chunks": Job(before_repack, repack, repacked, FROZEN),
+    "compression of an array without": Job(
+        lambda f: make(f / "a", OLD), compress, compressed, FROZEN, 2
+    ),
+    "another codec of frozen chunks": Job(before_repack, recode, recoded, FROZEN),
     "remove": Job(lambda f: make(f / "a", OLD), remove, removed, set()),
     "rechunk in place": Job(before_rechunk, rechunk, rechunked, A, 6),
     "rechunk in place, resumed": Job(before_rechunk, lambda f: rechunk(f, True), rechunked, A, 6),

@@ -1,12 +1,13 @@
 """Arrays of one writer whose chunks can be frozen: blobs in a dict, and the table in memory.
 
 The array is an ordinary pair of files.  Freezing overwrites the raw bytes by bytes that no test
-stores, when `settle` gives them up, as a hole would; evicting does so to the shadow.
+stores, when `settle` gives them up, as a hole would.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
 import threading
@@ -16,10 +17,9 @@ import numpy as np
 
 import extarray as xa
 from extarray._core._frozen import Frozen
-from extarray._core._mapping import Counter, Region
+from extarray._core._mapping import Counter
 from extarray._core._transfers import freeze_taken, return_changed, take_changed
 from extarray.array.life import attach_store
-from extarray.common.system import open_memory
 
 GONE = b"\xee"
 FIRST = 1024
@@ -31,17 +31,20 @@ class Freezer:
 
     Attributes
     ----------
-    decoded, thawed : list of int
-        The addresses of all chunks that were decoded, or thawed.
+    decoded, thawed, rewritten : list of int
+        The addresses of all chunks that were decoded, or thawed, or got other bytes while frozen.
+    rewrites : bool
+        Let frozen chunks get other bytes.
     """
+
+    rewrites = False
 
     def __init__(self, array, bound=None):
         self.array, self.size = array, array.chunk_bytes
-        self.blobs, self.number = {}, 1
-        self.decoded, self.thawed = [], []
+        self.blobs, self.numbers = {}, itertools.count(2)
+        self.decoded, self.thawed, self.rewritten = [], [], []
         self.given_up = []
         self.lock = threading.Lock()
-        self.shadow = open_memory()
         self.counter = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the freezer
         self.counter.write(bytes(8))
         self.counter.flush()
@@ -49,7 +52,7 @@ class Freezer:
         now = array._store.now
         self.now = now
         freezes = Counter.file(self.counter.fileno(), 0, True)
-        self.core = Frozen(self, self.size, bound, freezes, self.mapped)
+        self.core = Frozen(self, self.size, bound, freezes)
         self.extents = []
         self.room_for(array.axial.size)
         self.table = self
@@ -59,10 +62,6 @@ class Freezer:
     def look(self):
         """Add nothing: `room_for` does that."""
 
-    def mapped(self, length):
-        os.truncate(self.shadow, max(length, os.fstat(self.shadow).st_size))
-        return Region.file(self.shadow, length, False, True)
-
     def room_for(self, n_chunks):
         while n_chunks > FIRST * ((1 << len(self.extents)) - 1):
             words = np.zeros(2 * FIRST << len(self.extents), np.uint64)
@@ -71,19 +70,18 @@ class Freezer:
 
     # -- the decoder -----------------------------------------------------------------------------
 
-    def decode(self, addresses, entries):
-        os.truncate(
-            self.shadow, max((int(addresses[-1]) + 1) * self.size, os.fstat(self.shadow).st_size)
-        )
-        for q, entry in zip(addresses.tolist(), entries.tolist(), strict=True):
+    def decode(self, addresses, entries, keeps, take):
+        room = np.empty(self.size, np.uint8)
+        for i, (q, entry) in enumerate(zip(addresses, entries, strict=True)):
             address, blob = self.blobs[entry]
             assert address == q
-            os.pwrite(self.shadow, zlib.decompress(blob), q * self.size)
-        self.decoded += addresses.tolist()
-
-    def evict(self, addresses):
-        for q in addresses.tolist():
-            os.pwrite(self.shadow, GONE * self.size, q * self.size)
+            if keeps:
+                room = np.empty(self.size, np.uint8)
+            room[:] = np.frombuffer(zlib.decompress(blob), np.uint8)
+            take(i, room)
+            if not keeps:
+                room[:] = GONE[0]
+        self.decoded += addresses
 
     # -- freezing --------------------------------------------------------------------------------
 
@@ -104,11 +102,11 @@ class Freezer:
                 is_left = ~np.isin(taken, wanted)
                 return_changed(self.array, taken[is_left])
             chosen = taken[~is_left]
+            chosen = chosen[self.core.entries(chosen) == 0]  # not those that were rewritten
             entries = []
             for q in chosen.tolist():
-                self.number += 1
-                self.blobs[self.number] = q, zlib.compress(self.raw(q), 1)
-                entries.append(self.number)
+                entries.append(next(self.numbers))
+                self.blobs[entries[-1]] = q, zlib.compress(self.raw(q), 1)
             done = freeze_taken(self.array, chosen, np.array(entries, np.uint64))
             self.given_up += chosen[done].tolist()
             return chosen[done].tolist()
@@ -138,9 +136,18 @@ class Freezer:
             self.core.set_entry(q, 0)
         self.thawed += addresses.tolist()
 
+    def rewrite(self, addresses, chunks):
+        if not self.rewrites:
+            return False
+        for q, chunk in zip(addresses.tolist(), chunks, strict=True):
+            number = next(self.numbers)
+            self.blobs[number] = q, zlib.compress(chunk, 1)
+            self.core.set_entry(q, number)
+        self.rewritten += addresses.tolist()
+        return True
+
     def close(self):
         self.array.close()
-        os.close(self.shadow)
         self.counter.close()
 
 
