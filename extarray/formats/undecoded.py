@@ -8,6 +8,7 @@ elements, which reads it or raises the error of the file's library.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ __all__ = ["Payloads", "give_back", "left_of", "take_over"]
 
 # Bytes of payloads to hold at a time.
 _AT_ONCE = 1 << 22
+# Most chunks to go through one by one: with more, nearly all are holes.
+_MOST = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ def take_over(
         or (asked.filter != "auto" and not _are_alike(asked, given.codec, array.itemsize))
         or array.chunks != given.chunks
         or array.order != "C"
+        or math.prod(grid_of(array.shape, given.chunks)) > _MOST
     ):
         return None
     return _Taking(array, frozen, given, is_fill, guard, count).run()

@@ -66,6 +66,7 @@ def grows(a, x):
     want[20:25, 10:16] = more
     with xa.open(path, verify="read") as a:
         np.testing.assert_array_equal(a[...], want)
+    assert xa.check(path).ok
 
 
 # -- HDF5 ------------------------------------------------------------------------------------------
