@@ -29,7 +29,7 @@ from extarray.common.threads import run_together
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Encoded", "Frame", "decode_frame_into", "decode_into", "encode", "frames"]
+__all__ = ["Encoded", "Frame", "adopt", "decode_frame_into", "decode_into", "encode", "frames"]
 
 # Bytes from which on a chunk is cut into blocks, and those of a block: as fast to decode, and as
 # small, as the whole chunk.
@@ -60,7 +60,7 @@ class Encoded(NamedTuple):
     blocks : int
         Number of blocks; 0: the payload is one frame.
     payload : bytes or memoryview
-        A memoryview is the chunk itself (`CodecId.RAW`).
+        A memoryview is the chunk itself (`CodecId.RAW`), or a part of a blob that was read.
     """
 
     codec: int
@@ -130,7 +130,7 @@ def encode(codec: Codec, chunk: memoryview, itemsize: int) -> Encoded:
             ends = np.cumsum([_END * blocks, *map(len, parts)])[1:]
             parts.insert(0, ends.astype("<u4").tobytes())
         payload = b"".join(parts) if len(parts) > 1 else parts[0]
-    if len(payload) > len(chunk) - len(chunk) // _LEAST_SAVED:
+    if not _saves(len(payload), len(chunk)):
         return Encoded(CodecId.RAW, FilterId.NONE, 0, chunk)
     return Encoded(codec.id, filter_id, blocks, payload)
 
@@ -138,6 +138,53 @@ def encode(codec: Codec, chunk: memoryview, itemsize: int) -> Encoded:
 def _compressed(codec: Codec, filter_id: int, data: memoryview, itemsize: int) -> bytes:
     planes = 1 if filter_id == FilterId.NONE else itemsize
     return compress(codec, _filtered(filter_id, data, itemsize), planes)
+
+
+def _saves(n_payload: int, n_chunk: int) -> bool:
+    """Tell whether a payload is so much smaller than its chunk that it is worth decoding."""
+    return n_payload <= n_chunk - n_chunk // _LEAST_SAVED
+
+
+def adopt(codec: Codec, frame: bytes, room: memoryview, itemsize: int) -> Encoded:
+    """Return a frame of a whole chunk that another program has made, as it is.
+
+    It is decoded once, so that no damaged frame, and none that only other decoders take, becomes a
+    payload.  Chunks that `encode` stores without a codec are stored so here, too.
+
+    Parameters
+    ----------
+    codec : Codec
+        Its filter is known.
+    frame : bytes
+    room : memoryview
+        Gets the bytes of the chunk: as many bytes, contiguous.
+    itemsize : int
+        Bytes of an element.
+
+    Raises
+    ------
+    CorruptError
+        The frame is not one of so many bytes.
+    MissingExtraError
+        The library of the codec is not installed.
+
+    Examples
+    --------
+    >>> import zlib
+    >>> room, data = memoryview(bytearray(400)), bytes(range(200)) * 2
+    >>> frame = zlib.compress(data)
+    >>> found = adopt(Codec("zlib"), frame, room, 2)
+    >>> found.payload is frame, bytes(room) == data
+    (True, True)
+    """
+    filter_id = codec.filter_id
+    assert filter_id is not None
+    decode_frame_into(room, codec.id, filter_id, memoryview(frame), itemsize)
+    if len(room) > itemsize and is_constant(room, itemsize):
+        return Encoded(CodecId.CONSTANT, FilterId.NONE, 0, bytes(room[:itemsize]))
+    if not _saves(len(frame), len(room)):
+        return Encoded(CodecId.RAW, FilterId.NONE, 0, bytes(room))
+    return Encoded(codec.id, filter_id, 0, frame)
 
 
 def _filtered(filter_id: int, data: memoryview, itemsize: int) -> memoryview:

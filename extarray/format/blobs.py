@@ -50,6 +50,7 @@ __all__ = [
     "encode_file_head",
     "entry_places",
     "extents_for",
+    "payload_of",
     "read_of_blob",
     "table_bytes",
 ]
@@ -359,6 +360,26 @@ def check_blob(blob: memoryview, address: int, block: BlobsBlock, verify: bool =
         if crc32c(covered, crc32c(block.uuid)) != head.crc:
             raise _damaged(address, "it does not match its checksum")
     return head
+
+
+def payload_of(blob: memoryview, address: int, block: BlobsBlock, verify: bool = True) -> Encoded:
+    """Return the payload of a chunk from its blob, as its codec has it.
+
+    Parameters
+    ----------
+    blob : memoryview
+    address : int
+    block : BlobsBlock
+    verify : bool
+        Compare the blob with its checksum.
+
+    Raises
+    ------
+    ChecksumError
+        This is not the blob of the chunk, or it is damaged; ``chunk`` names the chunk.
+    """
+    _, n, codec, filter_id, blocks = check_blob(blob, address, block, verify)
+    return Encoded(codec, filter_id, blocks, blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + n])
 
 
 def decode_blob(

@@ -38,6 +38,8 @@ From the top down; each module uses only modules below it:
 ``transfer``
     The streaming copier between arrays and a `Source` or `Sink`; and `Format`, which creates
     these.
+``undecoded``
+    Chunks that files and arrays hand to each other as a codec has encoded them.
 ``description``
     Descriptions of elements: shape, dtype, attributes, axis names, coordinates.
 ``elements``

@@ -50,6 +50,7 @@ from extarray.formats.hdf5_parts import (
     holders,
     in_place,
     labels,
+    payloads_of,
     plain_dtype,
     put_attrs,
     read_attrs,
@@ -172,6 +173,14 @@ def from_hdf5(
     LossyWarning
         The array cannot hold all of the file; the message names what is left out.
 
+    Notes
+    -----
+    Compressed chunks of the file become frozen chunks as they are, without being encoded anew, if
+    `compression` names their codec: ``"gzip"`` or ``"zstd"`` (HDF5's filter 32015), and
+    ``"gzip:shuffle"`` or ``"zstd:shuffle"`` where they are shuffled; ``":auto"`` takes either.  The
+    level does not matter; `chunks` are those of the file, and elements are numbers that stay as
+    they are.  Each chunk is decoded once, so a damaged one is refused.  All others are encoded.
+
     Examples
     --------
     >>> import os, tempfile, h5py, extarray as xa
@@ -269,6 +278,10 @@ def to_hdf5(
     has reflinks (as Btrfs and XFS do).  In a file that is given open, or that this process has open
     with h5py, the dataset is written in place: its space is allocated first, and it appears when it
     is complete; but if the process is killed, the file may be damaged.
+
+    Compressed chunks of the array, in its files or in a packed one, are written as they are if
+    `compression` and `shuffle` ask for their codec, and `chunks` are theirs: "zlib" is HDF5's gzip.
+    They are whole, and below 512 KiB, or came from such a file; others are encoded by HDF5.
 
     Coordinates along one axis become dimension scales in the same group.  Texts ("U") are stored as
     UTF-8 of fixed length, dates as h5py's opaque data.
@@ -411,7 +424,13 @@ def source_of(dataset: Any, text: Any = None) -> Source:
         return values if decode is None else decode(values)
 
     found = in_place(dataset, kind, given, read) if decode is None and not inner else None
-    source = replace(found or Source(given, read), lost=lost, stored=partial(stored_bytes, dataset))
+    payloads = payloads_of(dataset, kind) if decode is None and not inner else None
+    source = replace(
+        found or Source(given, read),
+        lost=lost,
+        stored=partial(stored_bytes, dataset),
+        payloads=payloads,
+    )
     return with_holes(source, dataset)
 
 
@@ -607,7 +626,8 @@ def made(
 
         single = stored.encode is None and takes_chunks(dataset, given.dtype)
         each = with_room(dataset, room, chunk_writer(dataset) if single else write)
-        sink = Made(each, chunks=dataset.chunks, single=single, lost=lost)
+        payloads = payloads_of(dataset, given.dtype, room) if stored.encode is None else None
+        sink = Made(each, chunks=dataset.chunks, single=single, lost=lost, payloads=payloads)
         sink.dataset = dataset
         sink.scales = list(_scales_of(given, _parent(group, name), name, lost))
         yield sink

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray.array.h5py_compat import is_sparse
+from extarray.codecs.codec import Codec
 from extarray.common.errors import CastingError, DTypeError, FormatError
 from extarray.common.extras import require
 from extarray.format.constants import LIMIT
@@ -22,6 +23,7 @@ from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.formats.description import Coordinate, many_labels, of_coordinate
 from extarray.formats.elements import Pieces, mapped, part_of
 from extarray.formats.transfer import Source, runs
+from extarray.formats.undecoded import Payloads
 from extarray.grid.chunking import grid_of
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ __all__ = [
     "holders",
     "in_place",
     "labels",
+    "payloads_of",
     "plain_dtype",
     "put_attrs",
     "read_attrs",
@@ -71,6 +74,8 @@ ENUM = "enum"
 #: Chunks of at least this size in bytes are mapped or written directly, as the cost of a call is
 #: small in comparison.
 _LEAST_MAPPED = 1 << 18
+#: Numbers of HDF5's filters: byte shuffle, and codecs whose payloads arrays take over as they are.
+_SHUFFLE, _CODECS = 2, {1: "zlib", 32015: "zstd"}
 #: Text by which netCDF marks a dimension without a coordinate.
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 #: Attributes by which HDF5 and netCDF store names of axes, which are in `dims` and `coords`.
@@ -552,18 +557,63 @@ def _lies_open(dataset: Any, kind: np.dtype[Any]) -> bool:
     file = dataset.file
     if dataset.is_virtual or dataset.external or not dataset.size or file.driver != "sec2":
         return False
-    if kind.kind not in "iuf" or kind.char in "gG" or file.userblock_size:
-        return False
-    h5py: Any = require("h5py", "hdf5", "HDF5")
-    stored = dataset.id.get_type()
-    if stored.get_class() == h5py.h5t.ENUM:
-        stored = stored.get_super()
-    # Integers may have fewer bits than their bytes, or begin at another bit: h5py converts these.
-    if stored != h5py.h5t.py_create(kind):
+    if kind.kind not in "iuf" or file.userblock_size or not _has_bytes_of(dataset, kind):
         return False
     if file.mode != "r":
         file.flush()
     return True
+
+
+def _has_bytes_of(dataset: Any, kind: np.dtype[Any]) -> bool:
+    """Tell whether numbers have the bytes of a dtype in the file."""
+    if kind.kind not in "iufcb" or kind.char in "gG":
+        return False
+    h5py: Any = require("h5py", "hdf5", "HDF5")
+    stored, wanted = dataset.id.get_type(), h5py.h5t.py_create(kind)
+    if stored.get_class() == h5py.h5t.ENUM and kind.kind != "b":
+        stored = stored.get_super()
+    # Integers may have fewer bits than their bytes, or begin at another bit: h5py converts these.
+    return bool(stored == wanted)
+
+
+def payloads_of(dataset: Any, kind: np.dtype[Any], room: Room | None = None) -> Payloads | None:
+    """Return the chunks of a dataset as its filters have encoded them, if a codec of ours can.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+    kind : dtype
+        Of the elements outside the file.
+    room : Room, optional
+        The space of the file that is written.
+    """
+    if dataset.chunks is None or not _has_bytes_of(dataset, kind):
+        return None
+    properties = dataset.id.get_create_plist()
+    filters = [properties.get_filter(i) for i in range(properties.get_nfilters())]
+    shuffles = bool(filters) and filters[0][0] == _SHUFFLE and filters[0][2][:1] == (kind.itemsize,)
+    names = [_CODECS.get(number) for number, *_ in filters[shuffles:]]
+    if len(names) != 1 or names[0] is None:
+        return None
+    chunks = tuple(dataset.chunks)
+
+    def place(index: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(i * c for i, c in zip(index, chunks, strict=True))
+
+    def get(index: tuple[int, ...]) -> bytes | None:
+        try:
+            mask, payload = dataset.id.read_direct_chunk(place(index))
+        except (OSError, RuntimeError, ValueError):
+            return None  # it has none, or the library tells why not when it reads the elements
+        return None if mask else payload
+
+    def put(index: tuple[int, ...], payload: bytes) -> None:
+        if room is not None:
+            room.need(len(payload), 1)
+        dataset.id.write_direct_chunk(place(index), payload)
+
+    codec = Codec(names[0], filter="shuffle" if shuffles else None)
+    return Payloads(codec, chunks, get, put)
 
 
 def _contiguous(dataset: Any, given: Description) -> Source | None:

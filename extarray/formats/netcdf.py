@@ -44,6 +44,7 @@ from extarray.formats.hdf5_parts import (
     chunk_writer,
     fixed_text,
     in_place,
+    payloads_of,
     takes_chunks,
     text_dtype,
     with_holes,
@@ -195,6 +196,11 @@ def from_netcdf(
     LossyWarning
         The array cannot hold all of the file; the message names what is left out.
 
+    Notes
+    -----
+    Compressed chunks of a netCDF-4 file that is given by its path are taken over as `from_hdf5`
+    does it, if h5py is installed: ``compression="zlib:shuffle"``, for example.
+
     Examples
     --------
     >>> import os, tempfile, extarray as xa
@@ -296,6 +302,9 @@ def to_netcdf(
     A new file appears when it is complete; an existing one is copied and replaced.  netCDF cannot
     remove variables: `overwrite` replaces the whole file, if it only has this variable and its
     coordinates, or the elements of a variable of the same dtype and dimensions.
+
+    Compressed chunks of the array are written to a new file as `to_hdf5` does it, if h5py is
+    installed: with ``compression="zlib"``, and ``shuffle`` as their filter is.
 
     A fill value other than zero is the variable's ``_FillValue``.  Dates become numbers with
     ``units``, texts bytes with an additional dimension, booleans bytes; complex numbers get a
@@ -431,8 +440,9 @@ def _in_place(variable: Any, source: Source) -> Iterator[Source]:
                 dataset = file[f"{group.path}/{inside}"]
                 # The shapes differ if another variable is longer along an unlimited dimension.
                 if dataset.shape == given.shape and dataset.dtype == given.dtype == variable.dtype:
-                    found = in_place(dataset, given.dtype, given, source.read)
-                    found = with_holes(found or source, dataset)
+                    found = in_place(dataset, given.dtype, given, source.read) or source
+                    found = replace(found, payloads=payloads_of(dataset, given.dtype))
+                    found = with_holes(found, dataset)
         yield source if found is None else replace(found, lost=source.lost, stored=source.stored)
 
 
@@ -574,7 +584,9 @@ def _is_plain(dataset: Any, name: str, given: Description) -> bool:
     if not dataset.data_model.startswith("NETCDF4") or find_spec("h5py") is None:
         return False
     variable = dataset[name]
-    filters = {**(variable.filters() or {}), "complevel": 0}
+    # h5py compresses like netCDF4, and takes chunks that are compressed already.
+    own = {"complevel": 0, "zlib": False, "shuffle": False}
+    filters = {**(variable.filters() or {}), **own}
     return (
         0 not in given.shape
         and given.dtype.kind in "iuf"
@@ -602,8 +614,10 @@ def _by_h5py(fresh: str, where: str, name: str, given: Description, sink: Sink) 
         with of_library(where, _TITLE):
             dataset = file[name]
             single = takes_chunks(dataset, given.dtype)
+            payloads = payloads_of(dataset, given.dtype, room)
         write = chunk_writer(dataset) if single else dataset.__setitem__
-        yield replace(sink, write=with_room(dataset, room, write), single=single)
+        write = with_room(dataset, room, write)
+        yield replace(sink, write=write, single=single, payloads=payloads)
 
 
 def _unlimited(given: Description, asked: Any) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from extarray.format.dtypes import check_dtype
 from extarray.formats.description import attrs_for, described
 from extarray.formats.elements import part_of
 from extarray.formats.files import Claims, allowed, of_library
+from extarray.formats.undecoded import give_back, left_of, take_over
 from extarray.grid.chunking import check_chunks, check_shape, product
 from extarray.grid.tiles import tiles
 from extarray.streaming.mapped_pages import Passing
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from extarray.common.arguments import Reported
     from extarray.formats.description import Description
+    from extarray.formats.undecoded import Payloads
     from extarray.grid.tiles import Box
 
 __all__ = [
@@ -107,6 +109,8 @@ class Source:
     stored : callable, optional
         Returns the stored bytes of the elements, compressed or sparse, or None if unknown.  None:
         the size of the given file.
+    payloads : Payloads, optional
+        The pieces as a codec has encoded them, which an array may take over.
     """
 
     description: Description
@@ -120,6 +124,7 @@ class Source:
     sparse: bool = False
     is_hole: Callable[[Box], bool] | None = None
     stored: Callable[[], int | None] | None = None
+    payloads: Payloads | None = None
 
 
 @dataclass
@@ -142,6 +147,8 @@ class Sink:
         `sequential`, it takes a third argument: the number of elements before the box.
     lost : list of str
         Descriptions of what the file cannot hold.
+    payloads : Payloads, optional
+        Takes pieces that a codec has encoded already, as the file would.
     """
 
     write: Callable[..., object]
@@ -150,6 +157,7 @@ class Sink:
     sequential: tuple[int, ...] | None = None
     parallel: bool = False
     lost: list[str] = field(default_factory=list)
+    payloads: Payloads | None = None
 
 
 @dataclass
@@ -512,6 +520,9 @@ def load(
         pool = ThreadPool(_threads(given, config.threads if is_free or source.single else 1))
         with Progress(max(1, given.nbytes), what, progress) as line, pool:
             boxes = _boxes(shape, extents, itemsize, source)
+            if source.payloads is not None and packing is None and significant_bits is None:
+                done = take_over(new, source.payloads, left.holds, guard, line.add)
+                boxes = boxes if done is None else left_of(boxes, extents, done)
             if is_free:
                 for some, _ in _steps(boxes, itemsize):
                     count(pool.call(partial(both, some)))
@@ -675,6 +686,9 @@ def save(
 
         pool = ThreadPool(_threads(given, config.threads if sink.parallel else 1))
         with Progress(max(1, given.nbytes), what, progress) as line, pool:
+            if sink.payloads is not None and selection is None and isinstance(a, ExtArray):
+                done = give_back(a, given, sink.payloads, guard, line.add)
+                boxes = boxes if done is None else left_of(boxes, a.chunks, done)
             if sink.parallel:
                 for some, first in _steps(boxes, itemsize):
                     count(pool.call(partial(both, some, first)))

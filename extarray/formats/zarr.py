@@ -16,6 +16,7 @@ import numpy as np
 
 from extarray.array.folders import Group
 from extarray.array.h5py_compat import is_sparse
+from extarray.codecs.codec import Codec
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
@@ -26,6 +27,7 @@ from extarray.formats.description import Description, Packing, other_packing
 from extarray.formats.elements import memory_of
 from extarray.formats.files import of_library, read_all, unknown_part
 from extarray.formats.transfer import Format, Sink, Source, cut, has_likeness, is_all
+from extarray.formats.undecoded import Payloads
 from extarray.formats.whole import (
     WholeSink,
     WholeSource,
@@ -54,6 +56,9 @@ __all__ = ["ZARR", "from_zarr", "to_zarr"]
 _TITLE = "Zarr"
 #: Chunks of at least this size in bytes are read and written singly.
 _LEAST_ALONE = 1 << 17
+#: Codecs of Zarr whose payloads arrays take over as they are.  "gzip" has another container than
+#: "zlib", and "lz4" begins with a size.
+_CODECS = frozenset({"zlib", "zstd"})
 #: Attribute in which xarray stores axis names in Zarr 2.  In an array with this attribute, xarray
 #: takes the fill value for the marker of missing elements, in place of the attribute below.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -140,6 +145,12 @@ def from_zarr(
     The attribute ``_FillValue`` declares the value of missing elements.  In Zarr 2, xarray has no
     such attribute: the fill value of an array with ``_ARRAY_DIMENSIONS`` serves instead, and
     becomes the attribute here.
+
+    Compressed chunks of the store become frozen chunks as they are, without being encoded anew, if
+    `compression` names their codec: ``"zstd"`` or ``"zlib"``, and ``"zstd:shuffle"`` or
+    ``"zlib:shuffle"`` after numcodecs' Shuffle; ``":auto"`` takes either.  The level does not
+    matter; `chunks` are those of the store, without shards, in C order.  Each chunk is decoded
+    once, so a damaged one is refused.  All others, also those of Zarr's "gzip", are encoded.
 
     Examples
     --------
@@ -239,6 +250,10 @@ def to_zarr(
     -----
     In a folder, the array appears when it is complete.  In other stores, it is written in place,
     and removed again if that fails.
+
+    Compressed chunks of the array, in its files or in a packed one, are written as they are if
+    `compressors` (and `filters`) are their codec, zstd or zlib, and `chunks` are theirs.  They are
+    whole, and below 512 KiB, or came from such a store; others are encoded by zarr.
 
     Attributes that are NumPy numbers or arrays become JSON numbers and lists.  In Zarr 2, the fill
     value of an array with axis names is its attribute ``_FillValue``, since xarray takes elements
@@ -406,11 +421,12 @@ def _source_of(array: Any) -> Source:
 
     zarr: Any = require("zarr", "zarr", _TITLE)
     stored = partial(_stored, array)
+    payloads = _payloads_of(array, dtype)
     if isinstance(array.store, zarr.storage.LocalStore) and _lies_open(zarr, array, dtype):
         where = os.path.join(array.store.root, *filter(None, array.path.split("/")))
         found = _open_chunks(where, array, given, read, lost)
         return _with_holes(replace(found, stored=stored), array)
-    return _with_holes(Source(given, read, lost=lost, stored=stored), array)
+    return _with_holes(Source(given, read, lost=lost, stored=stored, payloads=payloads), array)
 
 
 def _with_holes(source: Source, array: Any) -> Source:
@@ -534,7 +550,7 @@ def _sink(
                 array, fill = array.with_config({"write_empty_chunks": True}), None
             array[box or ...] = values.copy() if keeps else values
 
-        yield Sink(write, chunks=chunks, lost=lost)
+        yield Sink(write, chunks=chunks, lost=lost, payloads=_payloads_of(array, given.dtype))
 
 
 def _lies_open(zarr: Any, array: Any, dtype: np.dtype[Any]) -> bool:
@@ -550,6 +566,53 @@ def _lies_open(zarr: Any, array: Any, dtype: np.dtype[Any]) -> bool:
     (codec, *others) = array.metadata.codecs
     if others or not isinstance(codec, zarr.codecs.BytesCodec):
         return False
+    return _has_order_of(codec, dtype)
+
+
+def _payloads_of(array: Any, dtype: np.dtype[Any]) -> Payloads | None:
+    """Return the chunks of an array as its codecs have encoded them, if a codec of ours can."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    if array.shards or not array.shape or dtype.kind not in "iufcb" or array.dtype != dtype:
+        return None
+    if array.metadata.zarr_format == 2:
+        if array.metadata.order != "C":
+            return None
+        steps = [step.get_config() for step in array.filters]
+        steps += [step.get_config() for step in array.compressors]
+    else:
+        first, *others = array.metadata.codecs
+        if not isinstance(first, zarr.codecs.BytesCodec) or not _has_order_of(first, dtype):
+            return None
+        steps = [step.to_dict() for step in others]
+    facts = [(s.get("id", s.get("name")), {**s, **(s.get("configuration") or {})}) for s in steps]
+    names = [str(name).removeprefix("numcodecs.") for name, _ in facts]
+    shuffles = names[:1] == ["shuffle"] and facts[0][1].get("elementsize") == dtype.itemsize
+    if len(names) != 1 + shuffles or names[-1] not in _CODECS:
+        return None
+    chunks, key_of = tuple(array.chunks), array.metadata.encode_chunk_key
+    buffers = zarr.core.buffer.default_buffer_prototype().buffer
+
+    def get(index: tuple[int, ...]) -> bytes | None:
+        place = array.store_path / key_of(index)
+        if isinstance(array.store, zarr.storage.LocalStore):
+            try:
+                with open(os.path.join(array.store.root, place.path), "rb") as file:
+                    return file.read()
+            except FileNotFoundError:
+                return None
+        found = zarr.core.sync.sync(place.get())
+        return None if found is None else bytes(found.to_bytes())
+
+    def put(index: tuple[int, ...], payload: bytes) -> None:
+        place = array.store_path / key_of(index)
+        zarr.core.sync.sync(place.set(buffers.from_bytes(payload)))
+
+    codec = Codec(names[-1], filter="shuffle" if shuffles else None)
+    return Payloads(codec, chunks, get, put)
+
+
+def _has_order_of(codec: Any, dtype: np.dtype[Any]) -> bool:
+    """Tell whether zarr's codec of bytes stores them in the order that a dtype has."""
     endian = getattr(codec.endian, "value", codec.endian)
     return dtype.itemsize == 1 or endian == ("little" if dtype.str[0] == "<" else "big")
 

@@ -31,6 +31,7 @@ from extarray.format.blobs import (
     decode_entries,
     decode_stored,
     entry_places,
+    payload_of,
     read_of_blob,
     table_bytes,
 )
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray.codecs.payloads import Encoded
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
 
@@ -282,6 +284,23 @@ class Blobs:
                 take_run(*run, room)
 
         run_together([share] * n_threads, stopped.set)
+
+    def payload(self, address: int) -> Encoded | None:
+        """Return a chunk as its codec has it; None: it has the fill value.
+
+        Raises
+        ------
+        ChecksumError
+            The blob is damaged.
+        """
+        places = self.places(np.array([address]))
+        offset, size = int(places.offsets[0]), int(places.sizes[0])
+        if not size:
+            return None
+        try:
+            return payload_of(memoryview(self.file.read(size, offset)), address, self.block)
+        except ChecksumError as error:
+            raise self._told(error) from None
 
     def damaged(self) -> Iterator[ChecksumError]:
         """Read all blobs, and yield an error for each chunk that is damaged."""

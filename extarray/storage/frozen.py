@@ -48,6 +48,7 @@ from extarray.format.blobs import (
     encode_entry_of_blob,
     encode_file_head,
     extents_for,
+    payload_of,
     read_of_blob,
 )
 from extarray.format.blocks import MOST_SUMS_EXTENTS, BlockKind, Place, sums_capacity
@@ -675,6 +676,20 @@ class FrozenTable:
         found = decode_blob(blob, address, self._block, whole, itemsize, verify)
         if found is not target:
             target[:] = found[:size]
+
+    def payload(self, address: int) -> Encoded | None:
+        """Return a frozen chunk as its codec has it; None: it is raw, or has the fill value.
+
+        Raises
+        ------
+        ChecksumError
+            The blob is damaged; ``chunk`` names the chunk.
+        """
+        word = int(self.entries(np.array([address]))[0])
+        if word in (RAW, FILL):
+            return None
+        offset, n_bytes = place_of_word(word)
+        return payload_of(memoryview(self.log.read(n_bytes, offset)), address, self._block)
 
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
