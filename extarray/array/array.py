@@ -221,6 +221,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Examples
         --------
+        >>> import numpy as np
         >>> import extarray as xa
         >>> with xa.create("recoded", (0, 4), chunks=(2, 4), compression="zlib") as a:
         ...     a.append(np.ones((4, 4)))
@@ -251,6 +252,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
         Examples
         --------
+        >>> import numpy as np
         >>> import extarray as xa
         >>> with xa.create("tides", (0, 4), chunks=(2, 4), compression="zlib") as a:
         ...     a.append(np.ones((5, 4)))

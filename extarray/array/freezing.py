@@ -2,9 +2,9 @@
 
 It goes in rounds of bounded memory.  A round takes chunks that were written, encodes their bytes on
 several threads, appends the blobs to the log, and gives the chunks their entries; those that were
-written in the meantime stay raw.  One thread at a time takes and encodes chunks, without the lock for
-commits; any thread that has this lock ends the rounds that were encoded.  A chunk that is taken again
-leaves its earlier round, whose blob is stale.
+written in the meantime stay raw.  One thread at a time takes and encodes chunks, without the lock
+for commits; any thread that has this lock ends the rounds that were encoded.  A chunk that is taken
+again leaves its earlier round, whose blob is stale.
 """
 
 from __future__ import annotations

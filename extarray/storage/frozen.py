@@ -4,9 +4,10 @@ A chunk is *raw*, at its place in ``.xta``, or *frozen*: a blob of the log, whic
 overwritten.  The table says which, by address, in two words (see ``format.frozen``).
 
 Each rule serves a kill or a power cut (I15).  A blob is in its file before the live word leads to
-it.  A flush brings log and ``.xta`` to the disk, then lets the durable words follow, then brings ``.xmd``
-to the disk, and only then makes holes of frozen chunks.  A thaw brings the raw bytes to the disk
-before it clears the live word.  So a live word whose blob is lost can give way to the durable one.
+it.  A flush brings log and ``.xta`` to the disk, then lets the durable words follow, then brings
+``.xmd`` to the disk, and only then makes holes of frozen chunks.  A thaw brings the raw bytes to
+the disk before it clears the live word.  So a live word whose blob is lost can give way to the
+durable one.
 """
 
 from __future__ import annotations
