@@ -160,7 +160,7 @@ cdef class Transfers(ArrayState):
         reads = ChunkMoves.__new__(ChunkMoves)
         frame.vectors.pin(&reads.axial)
         try:
-            reads.prepare(frame, s, values, total)
+            reads.set_up(frame, s, values, total)
             if selection_size(s) * frame.now.layout.itemsize >= CHECK_BYTES and is_truncated(frame):
                 self._raise_truncated()
             while left:
@@ -866,7 +866,7 @@ cdef class Transfers(ArrayState):
         writes = ChunkMoves.__new__(ChunkMoves)
         frame.vectors.pin(&writes.axial)
         try:
-            writes.prepare(frame, s, values, total)
+            writes.set_up(frame, s, values, total)
             writes.job.write = True
             with frozen.thawing:
                 begin_walk(&w, &frame.now.layout, s)
@@ -1318,7 +1318,7 @@ cdef class ChunkMoves:
             self.failure = failure
         return 0
 
-    cdef int prepare(
+    cdef int set_up(
         self, Frame frame, const selection_t *s, cnp.ndarray values, index_t total
     ) except -1:
         """Prepare the moves of a non-empty selection of some chunks; `axial` is pinned meanwhile."""

@@ -50,7 +50,7 @@ def _lz4() -> ModuleType:
     return require("lz4.block", "compression", _PURPOSE)
 
 
-def compress(codec: Codec, data: memoryview, planes: int = 1) -> bytes:
+def compress(codec: Codec, data: Buffer, planes: int = 1) -> bytes:
     """Return bytes as one frame of a codec.
 
     `planes`: how many parts of equal length, of unlike bytes, lie one after the other.
@@ -59,8 +59,8 @@ def compress(codec: Codec, data: memoryview, planes: int = 1) -> bytes:
     match codec.id:
         case CodecId.ZSTD:
             level = _ZSTD_LEVEL if level is None else level
-            if planes > 1 and len(data) >= planes * _PLANE:
-                found = _compress_planes(data, level, planes)
+            if planes > 1 and memoryview(data).nbytes >= planes * _PLANE:
+                found = _compress_planes(memoryview(data), level, planes)
             else:
                 found = _zstd().compress(data, level)
         case CodecId.LZ4:

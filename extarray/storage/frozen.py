@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import threading
 from functools import partial
@@ -600,9 +599,7 @@ class FrozenTable:
             room.extend(bytes(n_bytes - len(room)))
         blob = memoryview(room)[:n_bytes]
         blob = blob[: self._pair.blobs.read_into(blob, offset)]
-        found = decode_blob(
-            blob, address, self._block, target, self._header.dtype.itemsize, verify
-        )
+        found = decode_blob(blob, address, self._block, target, self._header.dtype.itemsize, verify)
         if found is not target:
             target[:] = found
 
@@ -655,9 +652,7 @@ class FrozenTable:
             self.thawed.update(addresses.tolist())
         return addresses
 
-    def rewrite(
-        self, addresses: NDArray[np.int64], chunks: Sequence[NDArray[np.uint8]]
-    ) -> bool:
+    def rewrite(self, addresses: NDArray[np.int64], chunks: Sequence[NDArray[np.uint8]]) -> bool:
         """Give frozen chunks other bytes, in new blobs; False: they must be thawed in place of it.
 
         Nothing needs to be on the disk before: if a power cut loses the blobs, those of the last

@@ -5,7 +5,8 @@
 Each round makes an array (on either engine or in memory, sparse or not, with or without checksums
 or compression, with any fill value), and readers of its files.  Threads read and write boxes,
 elements, masks, points and views, compute, grow, shrink, freeze, thaw, flush, refresh, ask for
-facts, and at last close, all on the same objects.  The oracle assumes no order of the calls.  It checks what holds in any order:
+facts, and at last close, all on the same objects.  The oracle assumes no order of the calls.  It
+checks what holds in any order:
 
 - an element has the fill value, or the value of its place, and never anything else;
 - a call succeeds, or raises an error of the family that names another thread's action;
