@@ -156,7 +156,7 @@ def create(
         A codec for chunks that are left behind by growth, see `pack` for its forms; None: all stay
         as they are.  Such chunks are *frozen*: they lie compressed in a third file, ``path.xtz``.
         The chunks at the front stay raw, so growth costs what it does without compression.  The
-        first write to a frozen chunk compresses it anew; the next one *thaws* it.
+        first writes to a frozen chunk compress it anew; further ones *thaw* it.
     freeze : {"behind", "close", "never"}
         When chunks are frozen, with `compression`: in the background, once all of their elements
         lie inside the bounds; only by `close`; or only by `ExtArray.freeze`.
