@@ -28,7 +28,7 @@ from ._selection cimport (
     fits, narrow, parse, result_shape, selection_size, selection_t, whole_box, widest,
 )
 from ._state cimport Frame, begin_look, check_opened, end_look, frame_of, frame_t, opened
-from ._supply cimport Use, lease_using
+from ._supply cimport lease_using
 from ._transfers cimport Transfers, block_limit, middle_of
 from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, hint_of, index_t, release, set_hint
 

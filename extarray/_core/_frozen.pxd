@@ -23,6 +23,7 @@ cdef enum:
     MOST_EXTENTS = 54
     FIRST_BITS = 10             # the first extent has 2^10 entries, each one twice those before
     N_RECENT = 256
+    MOST_REWRITTEN = 3          # times that a frozen chunk is written to, before it is thawed
 
 cdef inline bint is_handed_on(uint64_t number) noexcept:
     """Tell by a number of freezes whether other metadata have the table, or take it just now."""
@@ -53,7 +54,7 @@ cdef class Frozen:
     cdef dict chunks                # decoded ones by address, the oldest use first
     cdef list recent                # those that elements were read from last
     cdef object lock
-    cdef set rewritten              # chunks that were written to while they were frozen
+    cdef dict rewritten             # how often chunks were written to while they were frozen
     cdef readonly object thawing    # held while entries become 0, or raw bytes are given up
 
     cdef inline uint64_t *place(self, index_t address) noexcept:

@@ -9,8 +9,8 @@ recently used ones.
 An entry changes by one store.  A writer freezes a chunk without waiting for reads: the raw bytes
 stay until the number of freezes has grown, and a read of raw chunks during which it grew is
 repeated.  Before a store, chunks are *thawed*: their bytes return to their raw places, and to the
-disk.  But what is written to a frozen chunk for the first time goes to a new blob, which need not
-wait for the disk: most chunks in which a box is corrected are not written to again.
+disk.  But what is written to a frozen chunk for the first few times goes to a new blob, which need
+not wait for the disk: most chunks in which a box is corrected are not written to many times.
 """
 
 import threading
@@ -84,7 +84,7 @@ cdef class Frozen:
         self.chunks = {}
         self.recent = [None] * N_RECENT
         self.lock = threading.Lock()
-        self.rewritten = set()
+        self.rewritten = {}
         self.thawing = threading.Lock()
 
     def add_extent(self, const uint64_t[::1] words not None):

@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._frozen cimport Decoded, Frozen, decoded, is_handed_on
+from ._frozen cimport MOST_REWRITTEN, Decoded, Frozen, decoded, is_handed_on
 from ._file cimport ahead_t, begin_sieving, end_asking, end_sieving, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport (
@@ -168,7 +168,7 @@ cdef class Transfers(ArrayState):
         reads = ChunkMoves.__new__(ChunkMoves)
         frame.vectors.pin(&reads.axial)
         try:
-            reads.prepare(frame, s, values, total)
+            reads.set_up(frame, s, values, total)
             if selection_size(s) * frame.now.layout.itemsize >= CHECK_BYTES and is_truncated(frame):
                 self._raise_truncated()
             while left:
@@ -878,7 +878,7 @@ cdef class Transfers(ArrayState):
     cdef bint _rewrite(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
         """Write a box to chunks some of which are frozen, chunk by chunk.
 
-        Those that were not written to before while they were frozen stay so: they get new blobs.
+        Those that were seldom written to while they were frozen stay so: they get new blobs.
         False: nothing is written yet.
         """
         cdef Frozen frozen = frame.frozen
@@ -896,13 +896,13 @@ cdef class Transfers(ArrayState):
         writes = ChunkMoves.__new__(ChunkMoves)
         frame.vectors.pin(&writes.axial)
         try:
-            writes.prepare(frame, s, values, total)
+            writes.set_up(frame, s, values, total)
             writes.job.write = True
             with frozen.thawing:
                 begin_walk(&w, &frame.now.layout, s)
                 for i in range(total):
                     if (not frozen.live(writes.address[i])
-                            or writes.address[i] in frozen.rewritten):
+                            or frozen.rewritten.get(writes.address[i], 0) == MOST_REWRITTEN):
                         raw.append(i)
                     else:
                         again.append(i)
@@ -931,7 +931,9 @@ cdef class Transfers(ArrayState):
                     self.host.thaw(self, frozen_ones)
                 if not self.host.rewrite(self, addresses, chunks):
                     return False
-                frozen.rewritten.update(addresses.tolist())
+                for i in again:
+                    frozen.rewritten[writes.address[i]] = (
+                        frozen.rewritten.get(writes.address[i], 0) + 1)
             self._writable()        # as in `_thaw`
             if frame.sums is not None:
                 self._doubt(frame)
@@ -1339,7 +1341,7 @@ cdef class ChunkMoves:
             self.failure = failure
         return 0
 
-    cdef int prepare(
+    cdef int set_up(
         self, Frame frame, const selection_t *s, cnp.ndarray values, index_t total
     ) except -1:
         """Prepare the moves of a non-empty selection of some chunks; `axial` is pinned meanwhile."""

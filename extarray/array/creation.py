@@ -149,7 +149,7 @@ def create(
         A codec for chunks that growth leaves behind, see `pack` for its forms; None, the default:
         all stay as they are.  Such chunks are *frozen*: they lie compressed in a third file,
         ``path.xtz``.  The chunks at the front stay raw, so growth costs what it does without
-        compression.  The first write to a frozen chunk compresses it anew; the next one *thaws*
+        compression.  The first writes to a frozen chunk compress it anew; further ones *thaw*
         it.
     freeze : {"behind", "close", "never"}
         When chunks are frozen, with `compression`: in the background, once all of their elements

@@ -315,11 +315,14 @@ class _Worker:
         self._waiting: set[int] = set()  # ids of arrays in the queue, as they may have no hash
         threading.Thread(target=self._run, name="extarray-freezer", daemon=True).start()
 
+    def awaits(self, array: Any) -> bool:
+        """Tell whether it will look at an array soon."""
+        return id(array) in self._waiting
+
     def notice(self, array: Any) -> None:
         """Look at an array soon."""
-        if id(array) not in self._waiting:
-            self._waiting.add(id(array))
-            self._noticed.put((id(array), weakref.ref(array)))
+        self._waiting.add(id(array))
+        self._noticed.put((id(array), weakref.ref(array)))
 
     def _run(self) -> None:
         while True:
@@ -348,6 +351,8 @@ after_fork_in_child(_forget)
 def notice(array: Stored) -> None:
     """Let chunks that a growth has left behind be frozen in the background."""
     global _worker
+    if _worker is not None and _worker.awaits(array):  # for many a growth, all that it costs
+        return
     frozen = array._store.now.frozen
     if frozen is None or frozen.policy != "behind" or frozen.codec is None:
         return

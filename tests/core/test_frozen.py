@@ -96,7 +96,7 @@ def test_writes_thaw_the_chunks_that_they_meet(tmp_path, engine):
 
 
 @pytest.mark.parametrize("order", ["C", "Z"])
-def test_the_first_write_to_a_frozen_chunk_leaves_it_frozen(tmp_path, engine, order):
+def test_the_first_writes_to_a_frozen_chunk_leave_it_frozen(tmp_path, engine, order):
     x = np.arange(12 * 12.0).reshape(12, 12)
     with freezable(tmp_path / "a", x.shape, chunks=(4, 4), engine=engine, order=order) as (a, f):
         f.rewrites = True
@@ -109,7 +109,11 @@ def test_the_first_write_to_a_frozen_chunk_leaves_it_frozen(tmp_path, engine, or
         assert sorted(f.rewritten) == others
         assert f.decoded and a.axial.address((1, 1)) not in f.decoded
         np.testing.assert_array_equal(a[...], x)
-        a[3, 3:10:3] = x[3, 3:10:3] = -2
+        for n in (2, 3):
+            a[3, 3:10:3] = x[3, 3:10:3] = -n
+            np.testing.assert_array_equal(a[...], x)
+        assert not f.thawed
+        a[3, 3:10:3] = x[3, 3:10:3] = -4
         assert sorted(f.thawed) == sorted(a.axial.address((0, j)) for j in (1, 2))
         np.testing.assert_array_equal(a[...], x)
         assert f.freeze() == sorted([raw, *f.thawed])
