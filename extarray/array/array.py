@@ -199,7 +199,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         Raises
         ------
         ArgumentError
-            A ValueError: the array was created without `compression`.
+            A ValueError: the array was created without `compression`, or is inside a block of
+            `extarray.commit`.
         ReadOnlyError, ClosedError, StorageError
 
         Examples
@@ -211,6 +212,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         3
         """
         self._check("freeze chunks of")
+        life.check_not_held(self, "freeze chunks of")
         return _later.freeze(facts.freezable(self))  # type: ignore[no-any-return]
 
     def thaw(self) -> None:

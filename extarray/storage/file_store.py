@@ -258,6 +258,8 @@ class FileStore(PairReader):
                 if header.has_blobs:
                     pair.blobs = create_beside(fresh[2], names[2], like[-1])
                 pair.metadata = create_beside(fresh[0], names[0], like[0])
+                if header.has_blobs:
+                    _check_coherent(pair)
                 pair.engine = choose_engine(engine, pair.data, True)
                 pair.hollow = header.sparse and holes_take_space(pair.data)
                 self.writers.lock(pair, 0)
@@ -583,6 +585,8 @@ class FileStore(PairReader):
             raise type(error)(f"'{pair.metadata.name}': {error}") from None
         if found is None:
             raise blobs_alone(pair.metadata.name)
+        if writable:
+            _check_coherent(pair)
         if writable and not self.writers.are_one:
             raise ArgumentError(
                 f"writers cannot share '{pair.path}': only a single writer can freeze and thaw its "
@@ -829,6 +833,16 @@ class FileStore(PairReader):
             what = "'{}' is closed, but data written since the last flush may be lost"
             with family(what, pair.path):
                 pair.close()
+
+
+def _check_coherent(pair: Pair) -> None:
+    """Refuse to freeze and thaw where other hosts would not notice."""
+    if pair.metadata.keeps_copies:
+        raise ArgumentError(
+            f"cannot write compressed chunks to '{pair.path}': hosts may share its file system, and "
+            "keep copies that hide when a chunk becomes compressed; write to a local disk, and move "
+            "or pack the array when it is complete, or leave out compression"
+        )
 
 
 def _take_up_decision(path: Path) -> None:

@@ -59,7 +59,7 @@ from extarray.format.frozen import (
     extents_of,
     places_of_words,
 )
-from extarray.grid.chunking import elements_of_chunk, place_of
+from extarray.grid.chunking import chunks_before, elements_of_chunk, place_of
 from extarray.storage.filesystem import File, family
 from extarray.storage.pair import Pair
 
@@ -86,6 +86,8 @@ _AT_ONCE = 1 << 22
 # Words of the table to look through at a time.
 _WORDS_AT_ONCE = 1 << 16
 _PAGE = 4096
+# A live word that asks; the rest of it is the age of the question.
+_ASKS = 1 << 63
 _NONE = np.empty(0, np.int64)
 
 
@@ -108,7 +110,10 @@ class FrozenTable:
     extents : list of memoryview
         The words of each extent as unsigned numbers in the file's byte order: live, durable, live,
         ...  Read-only for readers.  Extents are added, and replaced only by those of a successor.
-        Empty where hosts keep copies of their own: there only `entries` tells.
+        If `asks`, a live word only says that the chunk is to be read by `read_into`.
+    asks : bool
+        Where hosts keep copies of their own, a mapping could miss a freeze by a writer on another
+        host, and its raw chunk be a hole.  So readers ask for each chunk.
     freezes : Counter
         Number of freezes; `HANDED_ON` is set in it if another ``.xmd`` has the table now, which
         `refresh` finds.  A reader of raw bytes compares it before and after.
@@ -133,7 +138,9 @@ class FrozenTable:
         self.thawed: set[int] = set()
         self.extents: list[memoryview] = []
         self._words: list[NDArray[np.uint64]] = []
-        self._is_mapped = not metadata.keeps_copies
+        self.asks = metadata.keeps_copies
+        self._is_mapped = not self.asks
+        self._age = 0  # of the words in `extents` that ask
         self._places = list(block.extents)
         self._size, self._given = block.size, block.given
         self._end = 0
@@ -265,9 +272,13 @@ class FrozenTable:
 
     def _map(self) -> None:
         """Map the extents that are not mapped yet."""
-        if not self._is_mapped:
-            return
         pair = self._pair
+        if not self._is_mapped:
+            for number in range(len(self.extents), len(self._places)):
+                self._words.append(np.zeros(TABLE_WORDS * sums_capacity(number), "<u8"))
+                self.extents.append(memoryview(self._words[-1]).cast("B").cast("Q"))
+            self.forget_copies()
+            return
         writable = pair.mode == "r+"  # also where elements are moved by system calls
         with family("cannot map the metadata of '{}'", pair.path), self._metadata as fd:
             for number in range(len(self.extents), len(self._places)):
@@ -275,6 +286,15 @@ class FrozenTable:
                 words = MappedWords(fd, self._places[number], n, writable)
                 self._words.append(np.frombuffer(words, "<u8"))
                 self.extents.append(memoryview(words).cast("Q"))
+
+    def forget_copies(self) -> None:
+        """Ask again for chunks that are in memory, where hosts keep copies."""
+        if self.asks:
+            self._age += 1
+            left = chunks_before(self._pair.state.data_bytes, self._header.chunk_bytes)
+            for words in self._words:
+                words[: TABLE_WORDS * max(0, left) : TABLE_WORDS] = _ASKS + self._age
+                left -= len(words) // TABLE_WORDS
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -596,17 +616,24 @@ class FrozenTable:
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
         while True:
+            self._look_afresh()
             number = self.number
             word = int(self.entries(np.array([address]))[0])
             if word != RAW:
                 self.decode(target, address, word, verify)
                 return
             self._read_raw(target, address)
+            self._look_afresh()
             now = self.number
             if now == number:
                 return
             if now & HANDED_ON:
                 self.refresh()
+
+    def _look_afresh(self) -> None:
+        """Let the next look at ``.xmd`` show what another host has written."""
+        if self.asks:
+            self._metadata.forget()
 
     # -- thaws -----------------------------------------------------------------------------------
 
@@ -733,6 +760,7 @@ class FrozenTable:
             if len(block.extents) > len(self._places) or not self.extents:
                 self._places = list(block.extents)
                 self._map()
+            self.forget_copies()  # growth has brought more chunks
 
     def _follow(self) -> None:
         """Take the table from the ``.xmd`` that has the name now, with more axes."""
@@ -895,7 +923,11 @@ class FrozenShadow:
         chunk = memoryview(bytearray(self._size))
         for address, word in words:
             try:
-                self.table.decode(chunk, address, word, self._pair.verify != "never")
+                verify = self._pair.verify != "never"
+                if self.table.asks:
+                    self.table.read_into(chunk, address, verify)
+                else:
+                    self.table.decode(chunk, address, word, verify)
             except ChecksumError as error:
                 raise self._told(error) from None
             self._file.write(chunk, place_of(address, self._size))
