@@ -190,6 +190,9 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
                 _check_sums(writer)
                 if engine == "auto":
                     through_mpi = through_mpi or store.now.data.is_networked
+                if store.now.header.has_blobs:
+                    _check_frozen(store, comm.size, engine)
+                    through_mpi = False
                 if own == "mmap" and not near and store.now.data.is_networked:
                     raise ArgumentError(
                         "engine 'mmap' cannot serve ranks on several hosts, where a mapping does "
@@ -248,6 +251,21 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
             store.close()
         raise
     return array
+
+
+def _check_frozen(store: PairReader, n_ranks: int, engine: str) -> None:
+    """Refuse frozen chunks where ranks or MPI-IO would take them for raw ones."""
+    path = store.now.path
+    if n_ranks > 1:
+        raise ArgumentError(
+            f"ranks cannot read or write '{path}' together: its chunks may be compressed; open it "
+            "on one rank without comm, or make a copy without compression"
+        )
+    if engine == "mpi-io":
+        raise ArgumentError(
+            f"engine 'mpi-io' cannot read or write '{path}', whose chunks may be compressed; leave "
+            "out engine"
+        )
 
 
 def _check_sums(store: FileStore) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from extarray._core._axial import Axial
 from extarray._core._history import records_from, replay_log, replay_more
 from extarray._core._supply import Trust
-from extarray.common.errors import ArgumentError, CorruptError, FormatError, PartnerError
+from extarray.common.errors import CorruptError, FormatError, PartnerError
 from extarray.common.on_error import OnError
 from extarray.format.blocks import decode_sums, encode_sums
 from extarray.format.constants import CELL, LIMIT
@@ -252,11 +252,6 @@ class ReplicaStore(PairReader):
         pair.attrs = "{}"
         pair.verify = opened.verify
         self._take_header(opened.update)
-        if pair.header.has_blobs:
-            raise ArgumentError(
-                f"ranks cannot read or write '{path}' together: its chunks may be frozen; open it "
-                "in one process, or copy it"
-            )
         writable = pair.mode == "r+"
         if opened.n_stored is not None:
             pair.trust = Trust(opened.n_stored)

@@ -839,9 +839,9 @@ def _check_coherent(pair: Pair) -> None:
     """Refuse to freeze and thaw where other hosts would not notice."""
     if pair.metadata.keeps_copies:
         raise ArgumentError(
-            f"cannot write compressed chunks to '{pair.path}': hosts may share its file system, and "
-            "keep copies that hide when a chunk becomes compressed; write to a local disk, and move "
-            "or pack the array when it is complete, or leave out compression"
+            f"cannot write compressed chunks to '{pair.path}': hosts may share its file system, "
+            "and keep copies that hide when a chunk becomes compressed; write to a local disk, and "
+            "move or pack the array when it is complete, or leave out compression"
         )
 
 

@@ -248,7 +248,9 @@ def test_frozen_chunks_are_read(compressed):
     with xa.open(path) as a:
         np.testing.assert_array_equal(a[...], values[:60])
         assert a[3, 4] == values[3, 4]
-        np.testing.assert_array_equal(a[[1, 59, 7], [5, 2047, 1024]], values[[1, 59, 7], [5, 2047, 1024]])
+        np.testing.assert_array_equal(
+            a[[1, 59, 7], [5, 2047, 1024]], values[[1, 59, 7], [5, 2047, 1024]]
+        )
         assert int(a.sum()) == values[:60].sum()
 
 
