@@ -21,7 +21,7 @@ from extarray._core._transfers import freeze_taken, return_changed, take_changed
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
-from extarray.common.errors import StorageError
+from extarray.common.errors import LockedError, StorageError
 from extarray.common.limits import limits
 from extarray.common.system import after_fork_in_child
 from extarray.common.threads import run_together
@@ -63,7 +63,8 @@ def freeze_at_end(array: Living) -> None:
     """
     frozen = _table(array)
     if frozen.codec is not None and frozen.policy != "never":
-        freeze(array)
+        with contextlib.suppress(LockedError):
+            freeze(array)
     if not frozen.is_settled:
         store: Any = array._store
         store.flush()
@@ -115,36 +116,46 @@ def _freeze(
     first, n_frozen = 0, 0
     most = max(1, min(_MOST, config.max_memory // (4 * array.chunk_bytes)))
     while True:
-        renewals = frozen.renewals
-        taken = take_changed(core, first, most)
-        if taken is None:
-            if not waits:
+        with frozen.freezing() as is_alone:
+            if not is_alone:
+                if not waits:
+                    return n_frozen
+                raise LockedError(
+                    errno.EAGAIN,
+                    "other processes have it open with share='elements', and could write to chunks "
+                    "while they are frozen; freeze them after those processes have closed it",
+                    str(array.path),
+                )
+            renewals = frozen.renewals
+            taken = take_changed(core, first, most)
+            if taken is None:
+                if not waits:
+                    return n_frozen
+                time.sleep(_PAUSE)
+                continue
+            if not len(taken):
                 return n_frozen
-            time.sleep(_PAUSE)
-            continue
-        if not len(taken):
-            return n_frozen
-        first = int(taken[-1]) + 1
-        left = taken
-        try:
-            inside = taken < chunks_before(_data_bytes(array), array.chunk_bytes)
-            if now.held is not None:  # growth that may still be taken back
-                inside[:] = False
-            chosen = taken[inside]
-            chosen = chosen[choose(chosen)]
-            if len(chosen):
-                words = _words(array, frozen, chosen)
-                with array._writers.committing:
-                    if frozen.renewals == renewals and not array.closed:
-                        frozen.announce(chosen)
-                        decoded = now.decoded
-                        assert decoded is not None
-                        decoded.look()
-                        done = chosen[freeze_taken(core, chosen, words)]
-                        n_frozen += len(done)
-                        left = np.setdiff1d(taken, done)
-        finally:
-            return_changed(core, left)
+            first = int(taken[-1]) + 1
+            left = taken
+            try:
+                inside = taken < chunks_before(_data_bytes(array), array.chunk_bytes)
+                if now.held is not None:  # growth that may still be taken back
+                    inside[:] = False
+                chosen = taken[inside]
+                chosen = chosen[choose(chosen)]
+                if len(chosen):
+                    words = _words(array, frozen, chosen)
+                    with array._writers.committing:
+                        if frozen.renewals == renewals and not array.closed:
+                            frozen.announce(chosen)
+                            decoded = now.decoded
+                            assert decoded is not None
+                            decoded.look()
+                            done = chosen[freeze_taken(core, chosen, words)]
+                            n_frozen += len(done)
+                            left = np.setdiff1d(taken, done)
+            finally:
+                return_changed(core, left)
 
 
 def _words(array: Living, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -587,10 +587,10 @@ class FileStore(PairReader):
             raise blobs_alone(pair.metadata.name)
         if writable:
             _check_coherent(pair)
-        if writable and not self.writers.are_one:
+        if writable and not self.writers.are_one and self.writers.may_commit:
             raise ArgumentError(
-                f"writers cannot share '{pair.path}': only a single writer can freeze and thaw its "
-                "chunks; open it without share"
+                f"writers cannot share '{pair.path}': only a single writer can compress its "
+                "chunks; open it without share, or with share='elements' to write elements only"
             )
         return found
 

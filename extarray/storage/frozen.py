@@ -60,6 +60,7 @@ from extarray.format.frozen import (
     places_of_words,
 )
 from extarray.grid.chunking import chunks_before, elements_of_chunk, place_of
+from extarray.storage import lock
 from extarray.storage.filesystem import File, family
 from extarray.storage.pair import Pair
 
@@ -145,6 +146,7 @@ class FrozenTable:
         self._size, self._given = block.size, block.given
         self._end = 0
         self._lock = threading.RLock()
+        self._counting, self._n_freezing = threading.Lock(), 0  # of blocks of `freezing`
         self._mended: dict[int, int] = {}  # by a reader, which may not write
         self._seen = 0  # number of the commit of a state with mended words
         # Addresses whose live word is newer than their durable one, frozen ones that may have raw
@@ -420,6 +422,11 @@ class FrozenTable:
                 self._next.store_live(addresses, words, is_hole)
 
     @property
+    def is_mended(self) -> bool:
+        """True if this reader reads what was flushed in the place of blobs that are lost."""
+        return bool(self._mended)
+
+    @property
     def is_settled(self) -> bool:
         """True if all words are on the disk, and no frozen chunk has raw bytes left."""
         return not (self._dirty or self._unpunched or self._synced)
@@ -436,9 +443,20 @@ class FrozenTable:
         with self._lock, family("cannot note frozen chunks of '{}'", self._pair.path):
             self._dirty.update(addresses.tolist())
             self._unpunched.update(addresses.tolist())
+            self._forget_durable(addresses)
             numbers, within = extents_of(addresses)
             for number in np.unique(numbers).tolist():
                 self._make_ready(number, within[numbers == number])
+
+    def _forget_durable(self, addresses: NDArray[np.int64]) -> None:
+        """Let the raw places of chunks count, before they are frozen again, after a power cut.
+
+        Their bytes are on the disk since the thaw.  Another process may have flushed later ones,
+        which the durable words of an earlier flush lack.
+        """
+        durable = self.durable(addresses) != RAW
+        old = addresses[durable & (self.entries(addresses) == RAW)]
+        self._store(old, np.zeros(len(old), np.uint64), 1)
 
     def _written(self, first: int = 0) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
         """Yield addresses from `first` on and their pairs of words, without holes of the table."""
@@ -582,6 +600,8 @@ class FrozenTable:
                     kept.append(i)
                     encoded.append(encode(codec, raw, pair.header.dtype.itemsize))
             words[kept] = self.append(some[kept], encoded)
+            with self._lock, family("cannot note frozen chunks of '{}'", pair.path):
+                self._forget_durable(some)
             self.store_live(some, words)
 
     def _read_raw(self, target: memoryview, address: int) -> None:
@@ -650,8 +670,11 @@ class FrozenTable:
         """
         pair, size = self._pair, self._header.chunk_bytes
         addresses = np.unique(np.asarray(addresses, np.int64))
-        with self._lock:
-            words = self.entries(addresses)
+        addresses = addresses[self.entries(addresses) != RAW]
+        if not len(addresses):
+            return addresses
+        with self._lock, self._thawing(addresses[0], addresses[-1] + 1):
+            words = self.entries(addresses)  # another process may have thawed some
             addresses, words = addresses[words != RAW], words[words != RAW]
             if not len(addresses):
                 return addresses
@@ -673,7 +696,39 @@ class FrozenTable:
         """Make chunks raw whose elements nobody needs: their raw places count, as they are."""
         with self._lock:
             some = self.frozen(first, stop)
-            self.store_live(some, np.zeros(len(some), np.uint64))
+            if len(some):
+                with self._thawing(some[0], some[-1] + 1):
+                    self.store_live(some, np.zeros(len(some), np.uint64))
+
+    @contextlib.contextmanager
+    def _thawing(self, first: int, stop: int) -> Iterator[None]:
+        """Keep other processes from thawing chunks; with the lock of threads held."""
+        file = self._pair.data
+        with contextlib.ExitStack() as stack:
+            with family("cannot lock chunks of '{}'", f"{self._pair.path}.xta"):
+                stack.enter_context(lock.thawing(file, int(first), int(stop - first)))
+            yield
+
+    @contextlib.contextmanager
+    def freezing(self) -> Iterator[bool]:
+        """Keep processes that write elements from coming; yield whether none is there.
+
+        Whoever freezes chunks holds this from the reading of their elements on, and whoever makes
+        holes: otherwise another process could store to a chunk meanwhile, or thaw it.
+        """
+        file = self._pair.data
+        with self._counting, family("cannot lock '{}'", f"{self._pair.path}.xta"):
+            is_alone = lock.begin_freezing(file)
+            self._n_freezing += is_alone
+            if not self._n_freezing:
+                lock.end_freezing(file)
+        try:
+            yield is_alone
+        finally:
+            with self._counting:
+                self._n_freezing -= is_alone
+                if not self._n_freezing and not file.closed:
+                    lock.end_freezing(file)
 
     # -- flushes ---------------------------------------------------------------------------------
 
@@ -709,7 +764,9 @@ class FrozenTable:
     def punch(self) -> None:
         """Make holes of frozen chunks, once their durable words are on the disk."""
         pair, size = self._pair, self._header.chunk_bytes
-        with self._lock:
+        with self.freezing() as is_alone, self._lock:
+            if not is_alone:
+                return
             addresses = np.array(sorted(self._settled & self._unpunched), np.int64)
             self._settled = set()
             # A chunk may have been thawed, or frozen again from raw bytes that no flush has seen.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extarray._core._history import record_at
-from extarray.common.errors import StorageError
+from extarray.common.errors import LockedError, StorageError
 from extarray.format.blocks import BlockKind
 from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS, SECTOR
 from extarray.format.fresh import Fresh, encode_fresh
@@ -52,6 +52,26 @@ def add_axis(
     The fresh file has no older state to fall back on after a power cut, so the elements go to disk
     first.
     """
+    with contextlib.ExitStack() as stack:
+        if pair.frozen is not None and not stack.enter_context(pair.frozen.freezing()):
+            raise LockedError(
+                errno.EAGAIN,
+                "other processes have it open with share='elements', and could decompress chunks "
+                "meanwhile; add the axis after they have closed it",
+                str(pair.path),
+            )
+        _add_axis(pair, commits, chunks, axial, shape, offset, attrs)
+
+
+def _add_axis(
+    pair: Pair,
+    commits: Committer,
+    chunks: tuple[int, ...],
+    axial: Axial,
+    shape: tuple[int, ...],
+    offset: tuple[int, ...],
+    attrs: str,
+) -> None:
     what = "cannot add an axis to '{}'"
     if pair.frozen is not None and math.prod(chunks) != math.prod(pair.header.chunks):
         pair.frozen.thaw(np.arange(1))  # chunks become larger only if there is at most one
