@@ -62,6 +62,8 @@ def freeze_at_end(array: Living) -> None:
     Only then do raw bytes of frozen chunks give their space back.
     """
     frozen = _table(array)
+    if not frozen.may_freeze:
+        return
     if frozen.codec is not None and frozen.policy != "never":
         with contextlib.suppress(LockedError):
             freeze(array)
@@ -122,8 +124,8 @@ def _freeze(
                     return n_frozen
                 raise LockedError(
                     errno.EAGAIN,
-                    "other processes have it open with share='elements', and could write to chunks "
-                    "while they are frozen; freeze them after those processes have closed it",
+                    "other processes have it open to write elements (share='elements'), and could "
+                    "do that while chunks are frozen; freeze them when those have closed it",
                     str(array.path),
                 )
             renewals = frozen.renewals
@@ -244,7 +246,7 @@ def notice(array: Living) -> None:
     """Let chunks that a growth has left behind be frozen in the background."""
     global _worker
     frozen = array._store.now.frozen
-    if frozen is None or frozen.policy != "behind" or frozen.codec is None:
+    if frozen is None or not frozen.may_freeze or frozen.policy != "behind" or frozen.codec is None:
         return
     if _worker is None:
         _worker = _Worker()

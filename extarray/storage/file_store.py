@@ -41,11 +41,10 @@ from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
 from extarray.common.waiting import attempts, end_of
-from extarray.format.blobs import FILE_HEAD_BYTES
 from extarray.format.blocks import BLOCK_BYTES
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
-from extarray.format.frozen import extent_bytes, is_log, log_uuid
+from extarray.format.frozen import extent_bytes
 from extarray.format.header import Header, encode_seal, new_uuid
 from extarray.format.suffixes import blobs_name, file_names
 from extarray.format.superblock import Superblock, regions_fit
@@ -73,6 +72,7 @@ from extarray.storage.names import (
     Publication,
     move_pair,
     open_data,
+    open_log,
     remove_pair,
     remove_seldom,
     what_is_there,
@@ -478,7 +478,7 @@ class FileStore(PairReader):
                 pair.data = open_data((metadata, data), pair.header.uuid, flags)
             if block is not None:
                 name = names[2] if names is not None else blobs_name(metadata)
-                pair.blobs = self._open_log(metadata, name, block[1].uuid, flags)
+                pair.blobs = open_log((metadata, name), pair.header.uuid, block[1].uuid, flags)
         except FileNotFoundError:
             what = "data file" if name == data else "file of frozen chunks"
             raise MissingError(
@@ -604,19 +604,6 @@ class FileStore(PairReader):
                 f"'{pair.path}.xmd' is damaged: its table of frozen chunks overlaps other parts; "
                 "restore the file from a copy"
             )
-
-    def _open_log(self, metadata: str, name: str, uuid: bytes, flags: int) -> File:
-        """Open ``.xtz``; raise PartnerError if another array's has its name."""
-        pair = self.now
-        file = open_data((metadata, name), pair.header.uuid, flags)
-        with OnError(file.close):
-            head = file.read(FILE_HEAD_BYTES, 0)
-            if not is_log(head) or log_uuid(head) != uuid:
-                raise PartnerError(
-                    f"'{name}' is not the partner of '{metadata}': it is another file of frozen "
-                    "chunks, or damaged; put the files of one array in the same folder"
-                )
-        return file
 
     def _arrived(self, found: WholeState, commits: bool) -> WholeState:
         """Return the newest state once all that a dead writer has written on another host is here.

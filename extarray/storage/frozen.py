@@ -124,6 +124,8 @@ class FrozenTable:
         Chunks that this session has thawed.
     renewals : int
         How many times chunks outside the bounds were made ready for growth.
+    may_freeze : bool
+        False in processes that only thaw, beside the writer.
     forget : callable or None
         Called with addresses before their raw bytes become holes.
     """
@@ -135,6 +137,7 @@ class FrozenTable:
         self._block = block
         self.forget: Callable[[NDArray[np.int64]], object] | None = None
         self.renewals = 0
+        self.may_freeze = True
         self._next: FrozenTable | None = None  # the table of this writer's later metadata
         self.thawed: set[int] = set()
         self.extents: list[memoryview] = []
@@ -869,7 +872,7 @@ class FrozenTable:
         if found is None:
             raise CorruptError(f"'{self._pair.path}.xmd' has no table of frozen chunks")
         new = FrozenTable(self._pair, self._pair.metadata, *found)
-        new._end = self._end
+        new._end, new.may_freeze = self._end, False
         return new
 
     def hand_on(self) -> None:

@@ -30,10 +30,11 @@ from extarray.common.errors import (
     PartnerError,
     StorageError,
 )
+from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
 from extarray.format.blobs import FILE_HEAD_BYTES
-from extarray.format.frozen import is_log
+from extarray.format.frozen import is_log, log_uuid
 from extarray.format.suffixes import (
     BLOBS,
     DATA,
@@ -80,6 +81,7 @@ __all__ = [
     "making_file",
     "move_pair",
     "open_data",
+    "open_log",
     "remove_left_files",
     "remove_left_of",
     "remove_left_of_passes",
@@ -250,6 +252,27 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
             if file.is_at(name):
                 with contextlib.suppress(OSError):
                     os.unlink(other)
+    return file
+
+
+def open_log(names: Sequence[str], array: bytes, uuid: bytes, flags: int) -> File:
+    """Open a ``.xtz``, as `open_data` opens a ``.xta``.
+
+    `names` are those of the metadata and of the file; `array` and `uuid` those of both.
+
+    Raises
+    ------
+    PartnerError
+        The file is another one, or damaged.
+    """
+    file = open_data(names, array, flags)
+    with OnError(file.close):
+        head = file.read(FILE_HEAD_BYTES, 0)
+        if not is_log(head) or log_uuid(head) != uuid:
+            raise PartnerError(
+                f"'{names[1]}' is not the partner of '{names[0]}': it is another file of frozen "
+                "chunks, or damaged; put the files of one array in the same folder"
+            )
     return file
 
 

@@ -56,8 +56,8 @@ def add_axis(
         if pair.frozen is not None and not stack.enter_context(pair.frozen.freezing()):
             raise LockedError(
                 errno.EAGAIN,
-                "other processes have it open with share='elements', and could decompress chunks "
-                "meanwhile; add the axis after they have closed it",
+                "other processes have it open to write elements (share='elements'), and could thaw "
+                "chunks meanwhile; add the axis when those have closed it",
                 str(pair.path),
             )
         _add_axis(pair, commits, chunks, axial, shape, offset, attrs)

@@ -162,6 +162,7 @@ class FileElements:
         lock.begin_elements(pair.data, pair.path)
         if pair.frozen is not None:
             _check_frozen(pair)
+            pair.frozen.may_freeze = False
         pair.elements_only = True
         pair.engine = "pread"
         # The writer may be on another host, from where it cannot flush for this process.

@@ -167,6 +167,7 @@ class Frozen(Protocol):
     # For those who read and write: the words, by address, and the number that tells of holes.
     extents: list[memoryview]
     freezes: Counter
+    may_freeze: bool
     forget: Callable[[NDArray[np.int64]], object] | None
 
     @property

@@ -82,8 +82,8 @@ def test_errors_are_those_of_all_ranks(mpirun, path, ranks, engine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("engine", ["auto", "mmap", "mpi-io"])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("engine", ["mmap", "pread", "mpi-io"])
 def test_compressed_arrays(mpirun, path, ranks, engine):
     mpirun(ranks, "compressed.py", path, engine)
 
