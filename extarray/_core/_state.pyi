@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, Self, final, type_check_only
 
 import numpy as np
@@ -57,8 +58,13 @@ class Host(Protocol):
     # Give frozen chunks their raw bytes back, or other bytes in new blobs, if that is possible; one
     # thread at a time.
     def thaw(self, array: Any, addresses: NDArray[np.int64]) -> None: ...
+    def alone(self, array: Any) -> AbstractContextManager[bool]: ...
     def rewrite(
-        self, array: Any, addresses: NDArray[np.int64], chunks: list[NDArray[np.uint8]]
+        self,
+        array: Any,
+        frozen: Frozen,
+        addresses: NDArray[np.int64],
+        chunks: list[NDArray[np.uint8]],
     ) -> bool: ...
 
 @final

@@ -801,7 +801,7 @@ cdef class Transfers(ArrayState):
             if frame.frozen is not None and selection_size(s):
                 # Noted chunks are not frozen until the write has ended.
                 self._note_box(frame, s)
-                if frame.trust is None and self._rewrite(frame, s, values):
+                if self._rewrite(frame, s, values):
                     return 0
                 self._thaw(frame, chunks_of(frame, s))
                 if frame.trust is not None:
@@ -878,7 +878,8 @@ cdef class Transfers(ArrayState):
     cdef bint _rewrite(self, Frame frame, selection_t *s, cnp.ndarray values) except -1:
         """Write a box to chunks some of which are frozen, chunk by chunk.
 
-        Those that were seldom written to while they were frozen stay so: they get new blobs.
+        Those that were seldom written to while they were frozen stay so: they get new blobs, unless
+        other processes may store to them, too.  Chunks with checksums are thawed and verified.
         False: nothing is written yet.
         """
         cdef Frozen frozen = frame.frozen
@@ -891,6 +892,9 @@ cdef class Transfers(ArrayState):
         begin_walk(&w, &frame.now.layout, s)
         for j in range(s.ndim):
             total *= w.n[j]
+        # Other metadata may have the table by now.
+        if frame.trust is not None or self._writable().frozen is not frozen:
+            return False
         if total > frozen.share or not count_frozen(frame, s):
             return False
         writes = ChunkMoves.__new__(ChunkMoves)
@@ -898,7 +902,9 @@ cdef class Transfers(ArrayState):
         try:
             writes.set_up(frame, s, values, total)
             writes.job.write = True
-            with frozen.thawing:
+            with frozen.thawing, self.host.alone(self) as is_alone:
+                if not is_alone:
+                    return False
                 begin_walk(&w, &frame.now.layout, s)
                 for i in range(total):
                     if (not frozen.live(writes.address[i])
@@ -929,14 +935,12 @@ cdef class Transfers(ArrayState):
                     [writes.address[i] for i in raw if frozen.live(writes.address[i])], np.int64)
                 if len(frozen_ones):
                     self.host.thaw(self, frozen_ones)
-                if not self.host.rewrite(self, addresses, chunks):
+                if not self.host.rewrite(self, frozen, addresses, chunks):
                     return False
                 for i in again:
                     frozen.rewritten[writes.address[i]] = (
                         frozen.rewritten.get(writes.address[i], 0) + 1)
             self._writable()        # as in `_thaw`
-            if frame.sums is not None:
-                self._doubt(frame)
             self._note_box(frame, s)
             try:
                 for i in raw:

@@ -247,7 +247,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         Raises
         ------
         ArgumentError
-            A ValueError: `compression` is None.
+            A ValueError: `compression` is None, or the array is inside a block of
+            `extarray.commit`.
         ReadOnlyError, ClosedError, StorageError
 
         Examples
@@ -260,6 +261,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         3
         """
         self._check("freeze chunks of")
+        life.check_not_held(self, "freeze chunks of")
         return _later.freeze(facts.freezable(self))  # type: ignore[no-any-return]
 
     def thaw(self) -> None:

@@ -221,10 +221,6 @@ def create(
         return _checked(path, overwrite=overwrite, engine=engine, durability=durability, **options)
 
     if comm is not None:
-        if compression is NOT_GIVEN:
-            compression = None
-        if compression is not None:
-            raise ArgumentError("arrays under a communicator cannot be compressed yet")
         made: ExtArray = together.create_together(comm, info, check)
         return made
     _check_alone(engine, info)

@@ -25,7 +25,7 @@ from extarray.array.facts import check, freezable
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError
+from extarray.common.errors import ArgumentError, LockedError
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import after_fork_in_child
@@ -93,8 +93,11 @@ def freeze_at_end(array: Stored) -> None:
     Only then do raw bytes of frozen chunks give their space back.
     """
     frozen = _table(array)
+    if not frozen.may_freeze:
+        return
     if frozen.codec is not None and frozen.policy != "never":
-        freeze(array)
+        with contextlib.suppress(LockedError):
+            freeze(array)
     if not frozen.is_settled:
         store: Any = array._store
         store.flush()
@@ -153,18 +156,26 @@ def _freeze(
     """
     first, n_frozen = 0, 0
     while True:
-        with frozen.encoding:
-            found = _encode_round(array, frozen, choose, first)
-        if found is None:
-            if not waits:
-                return n_frozen
-            time.sleep(_PAUSE)
-            continue
-        if not len(found):
+        with frozen.freezing() as is_alone:
+            if not is_alone:
+                if not waits:
+                    return n_frozen
+                raise LockedError(
+                    errno.EAGAIN,
+                    "other processes have it open to write elements (share='elements'), and could "
+                    "do that while chunks are frozen; freeze them when those have closed it",
+                    str(array.path),
+                )
+            with frozen.encoding:
+                found = _encode_round(array, frozen, choose, first)
+            if found is not None and len(found):
+                first = int(found[-1]) + 1
+                with array._writers.committing:
+                    n_frozen += _finish_rounds(array, frozen)
+                continue
+        if found is not None or not waits:
             return n_frozen
-        first = int(found[-1]) + 1
-        with array._writers.committing:
-            n_frozen += _finish_rounds(array, frozen)
+        time.sleep(_PAUSE)
 
 
 class _Round:
@@ -354,7 +365,7 @@ def notice(array: Stored) -> None:
     if _worker is not None and _worker.awaits(array):  # for many a growth, all that it costs
         return
     frozen = array._store.now.frozen
-    if frozen is None or frozen.policy != "behind" or frozen.codec is None:
+    if frozen is None or not frozen.may_freeze or frozen.policy != "behind" or frozen.codec is None:
         return
     if _worker is None:
         _worker = _Worker()

@@ -44,6 +44,7 @@ from extarray.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
@@ -461,11 +462,22 @@ class Host:
         """Give frozen chunks their raw bytes back."""
         _table(array).thaw(addresses)
 
+    def alone(self, array: Stored) -> AbstractContextManager[bool]:
+        """Keep other processes from writing to chunks; yield whether none may do that now."""
+        return _table(array).alone()
+
     def rewrite(
-        self, array: Stored, addresses: NDArray[np.int64], chunks: list[NDArray[np.uint8]]
+        self,
+        array: Stored,
+        frozen: Frozen,
+        addresses: NDArray[np.int64],
+        chunks: list[NDArray[np.uint8]],
     ) -> bool:
         """Give frozen chunks other bytes in new blobs, unless they must be thawed."""
-        return _table(array).rewrite(addresses, chunks)
+        decoded = array._store.now.decoded
+        if decoded is None or decoded.core is not frozen:  # later metadata have the table
+            return False
+        return decoded.table.rewrite(addresses, chunks)
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
         """Return the error for a chunk that fails its checksum; indices are the frame's."""

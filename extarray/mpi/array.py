@@ -437,6 +437,30 @@ class ParallelArray(ParallelIO):
         else:
             self._flush_together()
 
+    def freeze(self) -> int:
+        """Compress all chunks on a single rank; several ranks do it when they close the array.
+
+        Returns
+        -------
+        int
+            Number of chunks that were frozen.
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: there are several ranks, which could write meanwhile.
+
+        Examples
+        --------
+        >>> a.freeze()  # doctest: +SKIP
+        """
+        if self.comm.size > 1:
+            raise ArgumentError(
+                f"cannot freeze chunks of {self._name()} while ranks may write to them; close it, "
+                "which freezes what is left"
+            )
+        return ExtArray.freeze(self)
+
     def follow(self, *args: Any, **kwargs: Any) -> Any:
         """Raise: ranks would see news at different times.
 
@@ -490,12 +514,20 @@ class ParallelArray(ParallelIO):
         damage = None
         try:
             damage = self._flush_last()
+            # Whoever closes last can freeze what is left.
+            is_in_turn = self._pair.now.frozen is not None
+            is_last = is_in_turn and self._replica is None
             with self._agreement.step(), contextlib.ExitStack() as parts:
-                parts.callback(ExtArray.close, self)
+                if not is_last:
+                    parts.callback(ExtArray.close, self)
                 for views in (self._alone, self._views):
                     if views is not None:
                         parts.callback(views.close)
                 self._send_writes()  # a program on another host may open the array next
+            if is_in_turn:
+                with self._agreement.step():
+                    if is_last:
+                        ExtArray.close(self)
         finally:
             self.comm.Free()
         if damage is not None:

@@ -40,6 +40,7 @@ from extarray.mpi.runtime import (
 from extarray.mpi.zones import factorizations
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import resolve_path
+from extarray.storage.lock import can_thaw
 from extarray.storage.other_hosts import in_time
 from extarray.storage.reading import PairReader
 from extarray.streaming.blocks import hold
@@ -84,7 +85,8 @@ def create_together(
         words = (
             f"create '{place}' of shape {shape} and dtype {encode_dtype(header.dtype)} in "
             f"chunks of {header.chunks}, order {header.order}, fill value {header.fill!r}, "
-            f"sparse {header.sparse}, checksum {header.checksum}, overwrite {overwrite}, "
+            f"sparse {header.sparse}, checksum {header.checksum}, "
+            f"compression {header.encoding if header.has_blobs else None}, overwrite {overwrite}, "
             f"attributes {attrs}, durability {durability}, growth policy {growth}"
         )
 
@@ -190,6 +192,9 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
                 _check_sums(writer)
                 if engine == "auto":
                     through_mpi = through_mpi or store.now.data.is_networked
+                if store.now.header.has_blobs:
+                    _check_frozen(store, comm.size, engine, near)
+                    through_mpi = False
                 if own == "mmap" and not near and store.now.data.is_networked:
                     raise ArgumentError(
                         "engine 'mmap' cannot serve ranks on several hosts, where a mapping does "
@@ -212,7 +217,7 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
         with agreement.step():
             if through_mpi:
                 name, writable = file_names(pair.path)[1], pair.mode == "r+"
-                views = FileViews(comm, name, file, writable, hints, pair.hidden)
+                views = FileViews(comm, name, file, writable, hints, pair.hidden and pair.hidden[1])
         if pair.n_stored is not None and pair.mode == "r+" and not pair.elements_only:
             n_bytes = min(pair.n_stored, _MOST_MARKS) + 1
             assert store.now.trust is not None
@@ -238,7 +243,9 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
                 if writer is not None:
                     writer.take_names()
                 else:
-                    store.now.data.name = store.now.names[1]
+                    now = store.now
+                    for file, final in zip(now.files, now.names_of_files(now.names), strict=True):
+                        file.name = final
         if array._is_shared and pair.is_durable:
             array.refresh()  # rank 0 has flushed, and so may have taken up commits of others
     except BaseException as error:
@@ -248,6 +255,28 @@ def _made(agreement: Agreement, making: _Making, hints: dict[str, str]) -> Paral
             store.close()
         raise
     return array
+
+
+def _check_frozen(store: PairReader, n_ranks: int, engine: str, near: bool) -> None:
+    """Refuse frozen chunks where ranks or MPI-IO would take them for raw ones."""
+    path = store.now.path
+    if n_ranks > 1 and store.now.frozen is None:
+        raise ArgumentError(
+            f"ranks cannot read '{path}' together: it is packed, and its chunks may be compressed; "
+            "open it on each rank without comm, or unpack it"
+        )
+    is_apart = not near or store.now.data.is_networked or not can_thaw(store.now.data)
+    if n_ranks > 1 and store.now.mode == "r+" and is_apart:
+        raise ArgumentError(
+            f"ranks cannot write '{path}' together: its chunks may be compressed, and here ranks "
+            "cannot agree on who decompresses one; use one host and a local file system, or make a "
+            "copy without compression"
+        )
+    if engine == "mpi-io":
+        raise ArgumentError(
+            f"engine 'mpi-io' cannot read or write '{path}', whose chunks may be compressed; leave "
+            "out engine"
+        )
 
 
 def _check_sums(store: FileStore) -> None:

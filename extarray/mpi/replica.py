@@ -15,13 +15,13 @@ import numpy as np
 from extarray._core._axial import Axial
 from extarray._core._history import records_from, replay_log, replay_more
 from extarray._core._supply import Trust
-from extarray.common.errors import ArgumentError, CorruptError, FormatError, PartnerError
+from extarray.common.errors import CorruptError, FormatError, PartnerError
 from extarray.common.on_error import OnError
 from extarray.format.blocks import decode_sums, encode_sums
 from extarray.format.constants import CELL, LIMIT
 from extarray.format.header import Header, decode_header, encode_header
 from extarray.format.records import decode_records, pack_records, record_bytes
-from extarray.format.suffixes import file_names
+from extarray.format.suffixes import blobs_name, file_names
 from extarray.format.superblock import decode_superblock, encode_superblock
 from extarray.storage import lock
 from extarray.storage.checksums import Sums
@@ -31,7 +31,8 @@ from extarray.storage.filesystem import (
     family,
     holes_take_space,
 )
-from extarray.storage.names import open_data
+from extarray.storage.frozen import FrozenTable
+from extarray.storage.names import open_data, open_log
 from extarray.storage.other_hosts import see_newest
 from extarray.storage.pair import Pair
 from extarray.storage.reading import PairReader
@@ -190,8 +191,8 @@ class OpenPair(NamedTuple):
         Others commit; the ranks write elements inside the bounds.
     number : int
         Inode number of the chunk file.
-    hidden : str or None
-        Hidden name of the chunk file in a new pair, until the pair takes its names.
+    hidden : tuple of str or None
+        Hidden names of the files of a new pair, until the pair takes its names.
     is_durable : bool
     verify : str
     n_stored : int or None
@@ -203,7 +204,7 @@ class OpenPair(NamedTuple):
     mode: str
     elements_only: bool
     number: int
-    hidden: str | None
+    hidden: tuple[str, ...] | None
     is_durable: bool
     verify: str
     n_stored: int | None
@@ -218,7 +219,7 @@ def pair_of(store: FileStore, axial: Axial) -> OpenPair:
         now.mode,
         now.elements_only,
         now.data.stat().st_ino,
-        None if making is None else making.fresh[1],
+        None if making is None else making.fresh,
         now.is_durable,
         now.verify,
         None if now.trust is None else LIMIT if now.follows else axial.size,
@@ -252,11 +253,6 @@ class ReplicaStore(PairReader):
         pair.attrs = "{}"
         pair.verify = opened.verify
         self._take_header(opened.update)
-        if pair.header.has_blobs:
-            raise ArgumentError(
-                f"ranks cannot read or write '{path}' together: its chunks may be frozen; open it "
-                "in one process, or copy it"
-            )
         writable = pair.mode == "r+"
         if opened.n_stored is not None:
             pair.trust = Trust(opened.n_stored)
@@ -268,20 +264,50 @@ class ReplicaStore(PairReader):
                 if opened.hidden is None:
                     pair.data = open_data(pair.names, pair.header.uuid, flags)
                 else:
-                    pair.data = File.open(opened.hidden, flags)
+                    pair.data = File.open(opened.hidden[1], flags)
             self.watch_file()
             if pair.data.stat().st_ino != opened.number:
                 raise PartnerError(
                     f"'{path}' was overwritten during opening, or differs between this host and "
                     "that of rank 0; open it from a file system that all hosts share"
                 )
-            if pair.elements_only:
+            is_beside = pair.header.has_blobs and writable
+            if pair.elements_only or is_beside:
                 lock.begin_elements(pair.data, path)  # closing the file drops it
+            if pair.elements_only:
                 pair.engine = "pread"
             else:
                 pair.engine = choose_engine(engine, pair.data, writable)
             pair.hollow = (pair.header.sparse or not writable) and holes_take_space(pair.data)
             self._take_state(opened.update)
+            if pair.header.has_blobs:
+                self._open_table(opened.hidden)
+
+    def _open_table(self, hidden: tuple[str, ...] | None) -> None:
+        """Open the table of frozen chunks, and the file of their blobs.
+
+        This rank thaws chunks like a process that writes elements beside the writer, rank 0.
+        """
+        pair = self.now
+        flags = self._flags
+        names = (*pair.names, blobs_name(pair.names[0])) if hidden is None else hidden
+        with family("cannot open '{}'", pair.path):
+            before, pair.metadata = pair.metadata, File.open(names[0], flags)
+            before.close()
+            found = FrozenTable.block_of(pair)
+            if found is None:
+                raise CorruptError(f"'{names[0]}' has no table of frozen chunks")
+            if hidden is None:
+                log = names[0], names[2]
+                pair.blobs = open_log(log, pair.header.uuid, found[1].uuid, flags)
+            else:
+                pair.blobs = File.open(names[2], flags)
+            pair.frozen = FrozenTable.load(pair, *found, self.axial.size)
+            pair.frozen.may_freeze = False
+
+    @property
+    def _flags(self) -> int:
+        return os.O_RDWR if self.now.mode == "r+" else os.O_RDONLY
 
     def take(self, update: StateUpdate) -> None:
         """Adopt the state that rank 0 has committed.
@@ -296,6 +322,8 @@ class ReplicaStore(PairReader):
         else:
             self._take_header(update)
         self._take_state(update)
+        if self.now.frozen is not None:
+            self.now.frozen.refresh()
 
     def _take_header(self, update: StateUpdate) -> None:
         assert update.header is not None
@@ -312,17 +340,20 @@ class ReplicaStore(PairReader):
         the metadata file is then a new one.
         """
         pair = self.now
-        if not pair.follows or not (any(pair.header.fill) or pair.trust is not None):
+        is_needed = any(pair.header.fill) or pair.trust is not None or pair.frozen is not None
+        if not pair.follows or not is_needed:
             return
         header = pair.header
         with family("cannot watch '{}'", pair.path):
-            before, pair.metadata = pair.metadata, File.open(pair.names[0], os.O_RDONLY)
+            before, pair.metadata = pair.metadata, File.open(pair.names[0], self._flags)
             before.close()
             pair.read_header()
             if pair.header != header:
                 pair.header = header
                 raise PartnerError(f"'{pair.path}' was overwritten or has changed; open it again")
             pair.watch_cuts()
+            if pair.frozen is not None:
+                pair.frozen = pair.frozen.for_reader()
 
     def _take_state(self, update: StateUpdate) -> None:
         pair = self.now

@@ -417,12 +417,14 @@ class Committer:
         """Bring the elements to the disk."""
         with family("cannot flush elements of '{}'", self.pair.path):
             self.sync_data()
+            if self.pair.elements_only and self.pair.frozen is not None:
+                self.pair.metadata.datasync()  # words of chunks that this process has thawed
 
     def sync_data(self) -> None:
         """Bring the data to the disk."""
         pair = self.pair
         pair.check_length()
-        frozen = pair.frozen
+        frozen = None if pair.elements_only else pair.frozen  # the writer's log is not theirs
         snapshot = None if frozen is None else frozen.snapshot()
         pair.data.datasync()
         if frozen is not None and snapshot is not None:

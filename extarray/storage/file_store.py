@@ -301,6 +301,8 @@ class FileStore(PairReader):
         if pair.header.has_blobs:
             pair.blobs = create_beside(fresh[2], names[2], like[-1])
         pair.metadata = create_beside(fresh[0], names[0], like[0])
+        if pair.header.has_blobs:
+            _check_coherent(pair)
         pair.engine = choose_engine(engine, pair.data, True)
         pair.hollow = pair.header.sparse and holes_take_space(pair.data)
         self.writers.lock(pair, 0)
@@ -516,8 +518,8 @@ class FileStore(PairReader):
                 name = data
                 pair.data = open_data((metadata, data), pair.header.uuid, flags)
             if block is not None:
-                name = blobs_name(metadata)
-                pair.blobs = open_log((metadata, data), pair.header.uuid, block[1].uuid, flags)
+                name = names[2] if names is not None else blobs_name(metadata)
+                pair.blobs = open_log(names or (metadata,), pair.header.uuid, block[1].uuid, flags)
         except FileNotFoundError:
             what = "data file" if name == data else "file of frozen chunks"
             raise MissingError(
@@ -624,10 +626,12 @@ class FileStore(PairReader):
             raise type(error)(f"'{pair.metadata.name}': {error}") from None
         if found is None:
             raise blobs_alone(pair.metadata.name)
-        if writable and not self.writers.are_one:
+        if writable:
+            _check_coherent(pair)
+        if writable and not self.writers.are_one and self.writers.may_commit:
             raise ArgumentError(
-                f"writers cannot share '{pair.path}': only a single writer can freeze and thaw its "
-                "chunks; open it without share"
+                f"writers cannot share '{pair.path}': only a single writer can compress its "
+                "chunks; open it without share, or with share='elements' to write elements only"
             )
         return found
 
@@ -865,6 +869,16 @@ class FileStore(PairReader):
             what = "'{}' is closed, but data written since the last flush may be lost"
             with family(what, pair.path):
                 pair.close()
+
+
+def _check_coherent(pair: Pair) -> None:
+    """Refuse to freeze and thaw where other hosts would not notice."""
+    if pair.metadata.keeps_copies:
+        raise ArgumentError(
+            f"cannot write compressed chunks to '{pair.path}': hosts may share its file system, "
+            "and keep copies that hide when a chunk becomes compressed; write to a local disk, and "
+            "move or pack the array when it is complete, or leave out compression"
+        )
 
 
 def _take_up_decision(path: Path) -> None:

@@ -120,6 +120,8 @@ class Follower:
         """Let the next reads ask the server for elements that other hosts may have written."""
         if self.pair.data.keeps_copies:
             self.pair.data.forget()
+            if self.pair.frozen is not None:
+                self.pair.frozen.forget_copies()
 
     def as_committed(self, axial: Axial) -> Axial:
         """Adopt the newest state, whatever is known; return its axial vectors.

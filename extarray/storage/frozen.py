@@ -70,7 +70,8 @@ from extarray.format.frozen import (
     places_of_words,
 )
 from extarray.format.suffixes import DATA
-from extarray.grid.chunking import elements_of_chunk, place_of
+from extarray.grid.chunking import chunks_before, elements_of_chunk, place_of
+from extarray.storage import lock
 from extarray.storage.filesystem import File, family
 from extarray.storage.names import open_log
 from extarray.storage.pair import Pair
@@ -100,6 +101,8 @@ _AT_ONCE = 1 << 22
 # Words of the table to look through at a time.
 _WORDS_AT_ONCE = 1 << 16
 _PAGE = 4096
+# A live word that asks; the rest of it is the age of the question.
+_ASKS = 1 << 63
 _NONE = np.empty(0, np.int64)
 
 
@@ -122,7 +125,10 @@ class FrozenTable:
     extents : list of memoryview
         The words of each extent as unsigned numbers in the file's byte order: live, durable, live,
         ...  Read-only for readers.  Extents are added, and replaced only by those of a successor.
-        Empty where hosts keep copies of their own: there only `entries` tells.
+        If `asks`, a live word only says that the chunk is to be read by `read_into`.
+    asks : bool
+        Where hosts keep copies of their own, a mapping could miss a freeze by a writer on another
+        host, and its raw chunk be a hole.  So readers ask for each chunk.
     freezes : Counter
         Number of freezes; `HANDED_ON` is set in it if another ``.xmd`` has the table, or takes it
         just now: see `latest`.  A reader of raw bytes compares it before and after.
@@ -140,6 +146,8 @@ class FrozenTable:
         Held while notes of written chunks are taken, or looked at.
     encoded : list
         Rounds of chunks that wait for their words.
+    may_freeze : bool
+        False in processes that only thaw, beside the writer.
     forget : callable or None
         Called with addresses before their raw bytes become holes.
     """
@@ -161,15 +169,20 @@ class FrozenTable:
         self.renewals = 0
         self.encoding, self.taking = threading.Lock(), threading.Lock()
         self.encoded: list[Any] = []
+        self.may_freeze = True
+        self._keeps_blobs = False  # later metadata are in the making, or have the table
         self._next: FrozenTable | None = None  # the table of later metadata
         self.thawed: set[int] = set()
         self.extents: list[memoryview] = []
         self._words: list[NDArray[np.uint64]] = []
-        self._is_mapped = not metadata.keeps_copies
+        self.asks = metadata.keeps_copies
+        self._is_mapped = not self.asks
+        self._age = 0  # of the words in `extents` that ask
         self._places = list(block.extents)
         self._size, self._given = block.size, block.given
         self._end = 0
         self._lock = threading.RLock()
+        self._counting, self._n_freezing = threading.Lock(), 0  # of blocks of `freezing`
         self._mended: dict[int, int] = {}  # by a reader, which may not write
         self._seen = 0  # number of the commit of a state with mended words
         # Addresses whose live word is newer than their durable one, frozen ones that may have raw
@@ -319,9 +332,13 @@ class FrozenTable:
 
     def _map(self) -> None:
         """Map the extents that are not mapped yet."""
-        if not self._is_mapped:
-            return
         pair = self._pair
+        if not self._is_mapped:
+            for number in range(len(self.extents), len(self._places)):
+                self._words.append(np.zeros(TABLE_WORDS * sums_capacity(number), "<u8"))
+                self.extents.append(memoryview(self._words[-1]).cast("B").cast("Q"))
+            self.forget_copies()
+            return
         writable = pair.mode == "r+"  # also where elements are moved by system calls
         with family("cannot map the metadata of '{}'", pair.path), self._metadata as fd:
             for number in range(len(self.extents), len(self._places)):
@@ -329,6 +346,15 @@ class FrozenTable:
                 words = MappedWords(fd, self._places[number], n, writable)
                 self._words.append(np.frombuffer(words, "<u8"))
                 self.extents.append(memoryview(words).cast("Q"))
+
+    def forget_copies(self) -> None:
+        """Ask again for chunks that are in memory, where hosts keep copies."""
+        if self.asks:
+            self._age += 1
+            left = chunks_before(self._pair.state.data_bytes, self._header.chunk_bytes)
+            for words in self._words:
+                words[: TABLE_WORDS * max(0, left) : TABLE_WORDS] = _ASKS + self._age
+                left -= len(words) // TABLE_WORDS
 
     # -- words -----------------------------------------------------------------------------------
 
@@ -459,6 +485,11 @@ class FrozenTable:
                 self._store(addresses, words, which)
 
     @property
+    def is_mended(self) -> bool:
+        """True if this reader reads what was flushed in the place of blobs that are lost."""
+        return bool(self._mended)
+
+    @property
     def is_settled(self) -> bool:
         """True if all words are on the disk, and no frozen chunk has raw bytes left."""
         return not (self._dirty or self._unpunched or self._synced)
@@ -480,9 +511,20 @@ class FrozenTable:
         with self._lock, family("cannot note frozen chunks of '{}'", self._pair.path):
             self._dirty.update(addresses.tolist())
             self._unpunched.update(addresses.tolist())
+            self._forget_durable(addresses)
             numbers, within = extents_of(addresses)
             for number in np.unique(numbers).tolist():
                 self._make_ready(number, within[numbers == number])
+
+    def _forget_durable(self, addresses: NDArray[np.int64]) -> None:
+        """Let the raw places of chunks count, before they are frozen again, after a power cut.
+
+        Their bytes are on the disk since the thaw.  Another process may have flushed later ones,
+        which the durable words of an earlier flush lack.
+        """
+        durable = self.durable(addresses) != RAW
+        old = addresses[durable & (self.entries(addresses) == RAW)]
+        self._store(old, np.zeros(len(old), np.uint64), 1)
 
     def _written(self, first: int = 0) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
         """Yield addresses from `first` on and their pairs of words, without holes of the table."""
@@ -585,6 +627,9 @@ class FrozenTable:
         pair = self._pair
         found = np.empty(len(encoded), np.uint64)
         with self._lock, family("cannot write to '{}'", f"{pair.path}.xtz"):
+            later = self._next
+            if later is not None and later.uuid == self.uuid:  # the end of the log is its business
+                return later.append(addresses, encoded)
             offset, first = self._end, self._end
             blobs: list[bytes] = []
             try:
@@ -634,6 +679,8 @@ class FrozenTable:
                     kept.append(i)
                     encoded.append(encode(codec, raw, pair.header.dtype.itemsize))
             words[kept] = self.append(some[kept], encoded)
+            with self._lock, family("cannot note frozen chunks of '{}'", pair.path):
+                self._forget_durable(some)
             self.store_live(some, words)
 
     def _read_raw(self, target: memoryview, address: int) -> None:
@@ -695,6 +742,7 @@ class FrozenTable:
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
         while True:
+            self._look_afresh()
             number = self.number
             if number & HANDED_ON and (latest := self.latest()) is not self:
                 latest.read_into(target, address, verify)
@@ -704,9 +752,15 @@ class FrozenTable:
                 self.decode(target, address, word, verify)
                 return
             self._read_raw(target, address)
+            self._look_afresh()
             is_same = self.number == number
             if is_same and (not number & HANDED_ON or self.latest() is self):
                 return
+
+    def _look_afresh(self) -> None:
+        """Let the next look at ``.xmd`` show what another host has written."""
+        if self.asks:
+            self._metadata.forget()
 
     # -- thaws -----------------------------------------------------------------------------------
 
@@ -723,10 +777,16 @@ class FrozenTable:
         """
         pair, size = self._pair, self._header.chunk_bytes
         addresses = np.unique(np.asarray(addresses, np.int64))
-        with self._lock:
-            if self._next is not None:  # other threads may have thawed chunks by that one
+        later = self._next
+        if later is not None:  # other threads may have thawed chunks by that one
+            return later.thaw(addresses)
+        addresses = addresses[self.entries(addresses) != RAW]
+        if not len(addresses):
+            return addresses
+        with self._lock, self._thawing(addresses[0], addresses[-1] + 1):
+            if self._next is not None:
                 return self._next.thaw(addresses)
-            words = self.entries(addresses)
+            words = self.entries(addresses)  # another process may have thawed some
             addresses, words = addresses[words != RAW], words[words != RAW]
             if not len(addresses):
                 return addresses
@@ -760,7 +820,7 @@ class FrozenTable:
             return False
         encoded = [encode(codec, memoryview(chunk), itemsize) for chunk in chunks]
         with self._lock:
-            if (self.entries(addresses) == RAW).any():
+            if self._keeps_blobs or (self.entries(addresses) == RAW).any():
                 return False
             # Raw bytes that are left of the time before stay to be given up.
             self.store_live(addresses, self.append(addresses, encoded), True)
@@ -770,7 +830,48 @@ class FrozenTable:
         """Make chunks raw whose elements nobody needs: their raw places count, as they are."""
         with self._lock:
             some = self.frozen(first, stop)
-            self.store_live(some, np.zeros(len(some), np.uint64))
+            if len(some):
+                with self._thawing(some[0], some[-1] + 1):
+                    self.store_live(some, np.zeros(len(some), np.uint64))
+
+    @contextlib.contextmanager
+    def _thawing(self, first: int, stop: int) -> Iterator[None]:
+        """Keep other processes from thawing chunks; with the lock of threads held."""
+        file = self._pair.data
+        with contextlib.ExitStack() as stack:
+            with family("cannot lock chunks of '{}'", f"{self._pair.path}.xta"):
+                stack.enter_context(lock.thawing(file, int(first), int(stop - first)))
+            yield
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Keep other processes from writing to chunks; yield whether none may do that now."""
+        if not self.may_freeze:
+            yield False
+            return
+        with self.freezing() as is_alone:
+            yield is_alone
+
+    @contextlib.contextmanager
+    def freezing(self) -> Iterator[bool]:
+        """Keep processes that write elements from coming; yield whether none is there.
+
+        Whoever freezes chunks holds this from the reading of their elements on, and whoever makes
+        holes: otherwise another process could store to a chunk meanwhile, or thaw it.
+        """
+        file = self._pair.data
+        with self._counting, family("cannot lock '{}'", f"{self._pair.path}.xta"):
+            is_alone = lock.begin_freezing(file)
+            self._n_freezing += is_alone
+            if not self._n_freezing:
+                lock.end_freezing(file)
+        try:
+            yield is_alone
+        finally:
+            with self._counting:
+                self._n_freezing -= is_alone
+                if not self._n_freezing and not file.closed:
+                    lock.end_freezing(file)
 
     # -- flushes ---------------------------------------------------------------------------------
 
@@ -806,7 +907,9 @@ class FrozenTable:
     def punch(self) -> None:
         """Make holes of frozen chunks, once their durable words are on the disk."""
         pair, size = self._pair, self._header.chunk_bytes
-        with self._lock:
+        with self.freezing() as is_alone, self._lock:
+            if not is_alone:
+                return
             addresses = np.array(sorted(self._settled & self._unpunched), np.int64)
             self._settled = set()
             # A chunk may have been thawed, or frozen again from raw bytes that no flush has seen.
@@ -854,6 +957,7 @@ class FrozenTable:
             if len(block.extents) > len(self._places) or not self.extents:
                 self._places = list(block.extents)
                 self._map()
+            self.forget_copies()  # growth has brought more chunks
 
     # -- later metadata --------------------------------------------------------------------------
 
@@ -937,7 +1041,7 @@ class FrozenTable:
         new = self.table_in(self._pair)
         if new is None:
             raise CorruptError(f"'{self._pair.path}.xmd' has no table of frozen chunks")
-        new._end = self._end
+        new._end, new.may_freeze = self._end, False
         return new
 
     def successor(self, log: File | None = None) -> FrozenTable:
@@ -949,10 +1053,12 @@ class FrozenTable:
         if found is None:
             raise CorruptError(f"'{pair.path}.xmd' has no table of frozen chunks")
         new = FrozenTable(pair, pair.metadata, *found, self.log if log is None else log)
-        new.forget, new._end, new._given = self.forget, self._end, max(self._given, new._given)
-        if log is not None:
-            new._end = new._given = log.length
+        new.forget = self.forget
         with self._lock:
+            if log is None:
+                new._end, new._given = self._end, max(self._given, new._given)
+            else:
+                new._end = new._given = log.length
             new._dirty, new._unpunched = set(self._dirty), set(self._unpunched)
             new._synced_end = self._synced_end
             if log is None:
@@ -986,6 +1092,20 @@ class FrozenTable:
     def drop_locks(self) -> None:
         """Drop, in a forked child, the lock that a thread of the parent may hold."""
         self._lock = threading.RLock()
+
+    @contextlib.contextmanager
+    def keeping_blobs(self) -> Iterator[None]:
+        """Let no frozen chunk get a new blob while its word is copied to later metadata.
+
+        Nor afterwards, if they have taken the table over.
+        """
+        with self._lock:
+            self._keeps_blobs = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._keeps_blobs = self._next is not None
 
     def hand_on(self) -> None:
         """Tell readers of this ``.xmd`` that another one has the table, once it has the name."""
@@ -1187,7 +1307,10 @@ class FrozenChunks:
                     chunk = np.empty(self._size, np.uint8)
                 address, verify = addresses[i], self._pair.verify != "never"
                 try:
-                    self.table.decode(memoryview(chunk), address, entries[i], verify, blob)
+                    if self.table.asks:
+                        self.table.read_into(memoryview(chunk), address, verify)
+                    else:
+                        self.table.decode(memoryview(chunk), address, entries[i], verify, blob)
                 except ChecksumError as error:
                     raise self._told(error) from None
                 take(i, chunk)

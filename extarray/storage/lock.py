@@ -63,13 +63,16 @@ __all__ = [
     "anyone_is_alive",
     "begin_commit",
     "begin_elements",
+    "begin_freezing",
     "begin_replacing",
     "begin_turn",
     "can_tell",
+    "can_thaw",
     "check_timeout",
     "claim",
     "end_commit",
     "end_elements",
+    "end_freezing",
     "end_turn",
     "has_element_writers",
     "has_turn",
@@ -80,6 +83,7 @@ __all__ = [
     "note_holder",
     "own_host",
     "release",
+    "thawing",
     "wait_turn",
 ]
 
@@ -99,6 +103,10 @@ _TURNS = _COMMIT + (1 << 32)  # one for each ticket
 # Bytes of ``.xta`` that ranks lock, one for each chunk.  Not the bytes of the chunk itself: some
 # MPI libraries lock those in reads and writes, and would wait for the very rank that calls them.
 _CHUNKS = 1 << 62
+# Bytes of ``.xta`` that whoever thaws chunks locks, one for each chunk.
+_THAWS = 1 << 61
+# Byte of ``.xta`` that the lone writer locks while it freezes chunks, or makes holes of them.
+_FREEZES = SIEVE_BYTE - 1
 
 
 def _try(file: FileCore, kind: int, start: int = 0, length: int = 0) -> bool:
@@ -334,7 +342,7 @@ def begin_elements(file: FileCore, path: Path) -> None:
                 is_shared = is_shared or _try(file, SHARED)
                 if is_shared:
                     return
-            elif _obstacle(file, SHARED, SIEVE_BYTE) == FREE:
+            elif _obstacle(file, SHARED, _FREEZES, 2) == FREE:  # nor SIEVE_BYTE
                 return
     except OSError as error:
         if error.errno in _NO_LOCKS:
@@ -356,6 +364,55 @@ def end_elements(file: FileCore) -> None:
 def has_element_writers(file: FileCore) -> bool:
     """Tell whether others write elements to ``.xta``; False if the system cannot say."""
     return can_tell() and _obstacle(file, EXCLUSIVE, SIEVE_BYTE + 1) != FREE
+
+
+def can_thaw(file: FileCore) -> bool:
+    """Tell whether several processes may thaw chunks of the file."""
+    if not limits.has_range_locks:
+        return False
+    try:
+        _obstacle(file, SHARED, _FREEZES)
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return False
+        raise
+    return True
+
+
+def begin_freezing(file: FileCore) -> bool:
+    """Keep writers of elements from coming, until `end_freezing`; tell whether none is there."""
+    if not limits.has_range_locks:  # no such process writes to frozen chunks
+        return True
+    try:
+        is_taken = _try(file, EXCLUSIVE, _FREEZES, 1)
+        return is_taken and _obstacle(file, EXCLUSIVE, SIEVE_BYTE + 1) == FREE
+    except OSError as error:
+        if error.errno in _NO_LOCKS:  # as above
+            return True
+        raise
+
+
+def end_freezing(file: FileCore) -> None:
+    """Let writers of elements come."""
+    if limits.has_range_locks:
+        with contextlib.suppress(OSError):
+            _drop(file, _FREEZES)
+
+
+@contextlib.contextmanager
+def thawing(file: FileCore, address: int, count: int) -> Iterator[None]:
+    """Keep other processes from thawing consecutive chunks of ``.xta``, waiting for them.
+
+    Where the file system cannot lock, nobody else thaws.
+    """
+    if not can_thaw(file):
+        yield
+        return
+    start = _THAWS + address
+    with OnError(_drop, file, start, count):
+        _wait(file, EXCLUSIVE, start, count)
+        yield
+        _drop(file, start, count)
 
 
 @contextlib.contextmanager

@@ -258,16 +258,16 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
 def open_log(names: Sequence[str], array: bytes, uuid: bytes, flags: int) -> File:
     """Open the file of frozen chunks that has a uuid, even if nobody has named it yet.
 
-    `names` begin with that of the metadata, and `array` is the array's uuid.  If the `os.open`
-    flags permit writing, finish the naming; or remove the log in the making of a repack that was
-    stopped before its metadata counted.
+    `names` begin with that of the metadata; a third one is the log's, else its usual name counts.
+    `array` is the array's uuid.  If the `os.open` flags permit writing, finish the naming; or
+    remove the log in the making of a repack that was stopped before its metadata counted.
 
     Raises
     ------
     PartnerError
         The name belongs to another log, or to no log.
     """
-    name = blobs_name(names[0])
+    name = names[2] if len(names) > 2 else blobs_name(names[0])
     fresh = fresh_name(real_name(name), array)
     with _opened(fresh, os.O_RDONLY) as early:
         is_other = early is not None and not _is_log(early, uuid)

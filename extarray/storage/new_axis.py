@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray._core._history import record_at
-from extarray.common.errors import StorageError
+from extarray.common.errors import LockedError, StorageError
 from extarray.common.progress import Progress
 from extarray.format.blocks import BlockKind
 from extarray.format.constants import BLOCK, CUTS_BYTES, FLUSHED_SLOTS, LIVE_SLOTS, SECTOR
@@ -141,6 +141,30 @@ def _replace_metadata(
     log : NewLog, optional
         An empty log, which gets the blobs of frozen chunks.
     """
+    with contextlib.ExitStack() as stack:
+        if pair.frozen is not None and not stack.enter_context(pair.frozen.freezing()):
+            raise LockedError(
+                errno.EAGAIN,
+                "other processes have it open to write elements (share='elements'), and could thaw "
+                "chunks meanwhile; change its metadata when those have closed it",
+                str(pair.path),
+            )
+        if pair.frozen is not None:
+            stack.enter_context(pair.frozen.keeping_blobs())
+        _replace_metadata_alone(pair, commits, header, changes, axial, attrs, what, done, log)
+
+
+def _replace_metadata_alone(
+    pair: Pair,
+    commits: Committer,
+    header: Header,
+    changes: dict[str, Any],
+    axial: Axial,
+    attrs: str,
+    what: str,
+    done: str,
+    log: NewLog | None,
+) -> None:
     commits.flush()
     with family(what, pair.path):
         name = pair.own_name(what)

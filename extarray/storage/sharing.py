@@ -24,6 +24,7 @@ from extarray.common.errors import (
     CorruptError,
     FormatError,
     LockedError,
+    PartnerError,
     TruncatedError,
 )
 from extarray.common.on_error import OnError
@@ -47,6 +48,7 @@ from extarray.storage import lock
 from extarray.storage.checksums import Sums
 from extarray.storage.file_store import ALONE
 from extarray.storage.filesystem import family
+from extarray.storage.frozen import HANDED_ON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,6 +160,9 @@ class FileElements:
         """Prepare to write elements, whoever else is at work."""
         pair = store.now
         lock.begin_elements(pair.data, pair.path)
+        if pair.frozen is not None:
+            _check_frozen(pair)
+            pair.frozen.may_freeze = False
         pair.elements_only = True
         pair.engine = "pread"
         # The writer may be on another host, from where it cannot flush for this process.
@@ -171,6 +176,24 @@ class FileElements:
 
     def forked(self) -> None:
         """Do nothing: the lock is the parent's."""
+
+
+def _check_frozen(pair: Pair) -> None:
+    """Refuse to write elements where frozen chunks could not be thawed."""
+    frozen = pair.frozen
+    assert frozen is not None
+    if pair.data.is_networked or not lock.can_thaw(pair.data):
+        raise ArgumentError(
+            f"cannot open '{pair.path}' with share='elements': its chunks may be compressed, and "
+            "here processes cannot agree on who decompresses one; open it without share"
+        )
+    if frozen.is_mended:
+        raise CorruptError(
+            f"'{pair.path}' has lost compressed chunks, as after a power failure; open it once "
+            "with mode='r+', which restores those of the last flush, before processes share it"
+        )
+    if frozen.number & HANDED_ON:  # between the opening and the lock
+        raise PartnerError(f"'{pair.path}' gained an axis during opening; open it again")
 
 
 class Sharing:

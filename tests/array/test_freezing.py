@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import tempfile
@@ -385,3 +386,36 @@ def test_threads_grow_write_and_read_beside_freezes(tmp_path, engine):
         is_over.set()
         tender.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("policy", ["behind", "close", "never"])
+def test_commits_of_several_arrays(tmp_path, policy, fails):
+    x = np.arange(12 * 8).reshape(12, 8)
+    paths = [tmp_path / name for name in "ab"]
+    for path in paths:
+        with xa.create(path, (0, 8), chunks=(4, 4), compression="zlib", freeze=policy) as a:
+            a.append(x)
+            a.freeze()
+    with xa.open(paths[0], "r+") as a, xa.open(paths[1], "r+") as b:
+        with contextlib.suppress(ZeroDivisionError), xa.commit([a, b]):
+            for array in (a, b):
+                array.append(-x)
+                array[0] = 7  # thaws, and is not taken back
+                with pytest.raises(ArgumentError, match="inside a block"):
+                    array.freeze()
+            assert 1 // (not fails)
+        expected = np.concatenate([x, -x][: 1 if fails else 2])
+        expected[0] = 7
+        np.testing.assert_array_equal(a[...], expected)
+        a.append(x)
+        b.append(x)
+        if policy != "close":
+            a.freeze()
+            assert frozen_chunks(a) == list(range(a.axial.size))
+    expected = np.concatenate([expected, x])
+    for path in paths:
+        with xa.open(path) as a:
+            np.testing.assert_array_equal(a[...], expected)
+            if policy != "never":
+                assert frozen_chunks(a) == list(range(a.axial.size))

@@ -82,6 +82,13 @@ def test_errors_are_those_of_all_ranks(mpirun, path, ranks, engine):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("engine", ["mmap", "pread", "mpi-io"])
+def test_compressed_arrays(mpirun, path, ranks, engine):
+    mpirun(ranks, "compressed.py", path, engine)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "engine", "fill"),
     [(1, "mpi-io", 0), (3, "mpi-io", 7), (2, "mmap", 7), (3, "pread", 0)],

@@ -948,11 +948,10 @@ def test_checksums_are_those_of_the_elements(path, verify):
     assert xa.check(path, data=True).ok
 
 
-@pytest.mark.parametrize("share", [True, "elements"])
-def test_writers_do_not_share_yet(path, share):
+def test_writers_do_not_share_yet(path):
     make(path, VALUES)
     with pytest.raises(xa.errors.ArgumentError, match="only a single writer"):
-        xa.open(path, "r+", share=share)
+        xa.open(path, "r+", share=True)
 
 
 @pytest.mark.parametrize("order", ["address", "hilbert"])

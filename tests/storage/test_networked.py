@@ -230,3 +230,57 @@ def test_on_one_host_a_state_is_given_up_unless_forbidden(growing, monkeypatch):
     for recover in (None, True):
         with pytest.warns(RecoveryWarning, match=r"shape \(4, 4\)"):
             xa.open(growing, recover=recover).close()
+
+
+@pytest.fixture
+def compressed(tmp_path, monkeypatch):
+    """Return the path of an array with frozen chunks, written where the file system is local."""
+    path, values = tmp_path / "frozen", np.arange(64 * 2048).reshape(64, 2048)
+    with monkeypatch.context() as local:
+        local.setattr(File, "keeps_copies", False)
+        with xa.create(path, (0, 2048), "i8", chunks=(4, 1024), compression="zlib") as a:
+            a.append(values[:60])
+    return path, values
+
+
+def test_frozen_chunks_are_read(compressed):
+    path, values = compressed
+    with xa.open(path) as a:
+        np.testing.assert_array_equal(a[...], values[:60])
+        assert a[3, 4] == values[3, 4]
+        np.testing.assert_array_equal(
+            a[[1, 59, 7], [5, 2047, 1024]], values[[1, 59, 7], [5, 2047, 1024]]
+        )
+        assert int(a.sum()) == values[:60].sum()
+
+
+def test_a_reader_sees_what_is_frozen_and_thawed_elsewhere(compressed, monkeypatch):
+    path, values = compressed
+    with monkeypatch.context() as local:
+        local.setattr(File, "keeps_copies", False)
+        writer = xa.open(path, "r+")
+        writer.thaw()
+        writer.flush()
+    with writer, xa.open(path) as r:
+        np.testing.assert_array_equal(r[...], values[:60])
+        assert writer.freeze() == 30
+        writer.flush()  # makes holes
+        np.testing.assert_array_equal(r[...], values[:60])
+        writer[5] = values[5] = -1
+        writer.append(values[60:])
+        writer.freeze()
+        writer.flush()
+        assert r.refresh()
+        np.testing.assert_array_equal(r[...], values)
+
+
+@pytest.mark.parametrize("engine", ["auto", "pread"])
+def test_compressed_arrays_are_not_written(compressed, tmp_path, engine):
+    path, values = compressed
+    with pytest.raises(ArgumentError, match="keep copies that hide"):
+        xa.open(path, "r+", engine=engine)
+    with pytest.raises(ArgumentError, match="leave out compression"):
+        xa.create(tmp_path / "new", 8, compression="zlib", engine=engine)
+    assert not list(tmp_path.glob("new*"))
+    with xa.open(path) as a:
+        np.testing.assert_array_equal(a[...], values[:60])

@@ -136,6 +136,9 @@ class Freezer:
             self.core.set_entry(q, 0)
         self.thawed += addresses.tolist()
 
+    def alone(self):
+        return contextlib.nullcontext(True)
+
     def rewrite(self, addresses, chunks):
         if not self.rewrites:
             return False
