@@ -367,6 +367,8 @@ def add_axis(
         finally:
             if store.now.header.chunks == chunks:  # also if interrupted after the commit
                 take_layout(array, axial, places)
+                if store.now.frozen is not None:
+                    attach_store(array)  # the core still has the table of the old metadata
                 if store.now.sums is not None:
                     attach_store(array)
                     if new > old or store.now.sums.lost:

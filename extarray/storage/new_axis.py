@@ -72,6 +72,7 @@ def _add_axis(
     offset: tuple[int, ...],
     attrs: str,
 ) -> None:
+    """Do `add_axis`, with nobody else there who could thaw chunks."""
     what = "cannot add an axis to '{}'"
     if pair.frozen is not None and math.prod(chunks) != math.prod(pair.header.chunks):
         pair.frozen.thaw(np.arange(1))  # chunks become larger only if there is at most one
