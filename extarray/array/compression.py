@@ -16,7 +16,7 @@ from extarray.codecs.codec import Codec
 from extarray.common.errors import ArgumentError, StorageError
 from extarray.grid.chunking import chunks_before
 from extarray.storage.filesystem import family
-from extarray.storage.lock import has_element_writers
+from extarray.storage.lock import begin_freezing, end_freezing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,41 +68,47 @@ def _make_freezable(array: Living, codec: Codec) -> None:
         raise ArgumentError(f"{what}: it is in memory; copy it to files")
     if files.now.header.checksum:
         raise ArgumentError(
-            f"{what}: compressed arrays cannot have checksum=True yet; make a copy without"
+            f"{what}: it has checksums, which its new files would lose; copy it, with compression="
         )
     if before is None:
         raise ArgumentError(
             f"{what}: views of its chunks may write to the files that it replaces; open it again, "
             "and set it first"
         )
-    if has_element_writers(files.now.data):
-        raise ArgumentError(
-            f"{what}: others write elements to the files that it replaces; let them close it first"
-        )
     files.group.conclude_members()
-    encoding = {"codec": str(codec), "freeze": "behind"}
-    store = type(files).make_freezable(files, array.axial, encoding)
+    data = files.now.data
     try:
-        frozen = store.now.frozen
-        assert frozen is not None
-        step = chunks_at_once(array)
-        for first, stop in _stored_runs(files.now):
-            for low in range(first, stop, step):
-                some = np.arange(low, min(stop, low + step))
-                frozen.store_live(some, append_blobs(array, frozen, some), is_hole=True)
-        if cast("Any", array)._changes != before:
-            raise StorageError(
-                errno.EBUSY, f"{what}: another thread has written to it meanwhile; try again"
+        if not begin_freezing(data):
+            raise ArgumentError(
+                f"{what}: others write elements to the files that it replaces; let them close it "
+                "first"
             )
-        store.take_names()
-        take_store(array, store)
-    except BaseException:
-        if array._store is not store:
-            if store.making is None and store.now.has_name:  # interrupted when it was done
-                take_store(array, store)
-            else:
-                store.close()
-        raise
+        encoding = {"codec": str(codec), "freeze": "behind"}
+        store = type(files).make_freezable(files, array.axial, encoding)
+        try:
+            frozen = store.now.frozen
+            assert frozen is not None
+            step = chunks_at_once(array)
+            for first, stop in _stored_runs(files.now):
+                for low in range(first, stop, step):
+                    some = np.arange(low, min(stop, low + step))
+                    frozen.store_live(some, append_blobs(array, frozen, some), is_hole=True)
+            if cast("Any", array)._changes != before:
+                raise StorageError(
+                    errno.EBUSY, f"{what}: another thread has written to it meanwhile; try again"
+                )
+            store.take_names()
+            take_store(array, store)
+        except BaseException:
+            if array._store is not store:
+                if store.making is None and store.now.has_name:  # interrupted when it was done
+                    take_store(array, store)
+                else:
+                    store.close()
+            raise
+    finally:
+        if not data.closed:
+            end_freezing(data)
 
 
 def _stored_runs(now: Pair) -> Iterator[tuple[int, int]]:

@@ -298,8 +298,7 @@ class ReplicaStore(PairReader):
             if found is None:
                 raise CorruptError(f"'{names[0]}' has no table of frozen chunks")
             if hidden is None:
-                log = names[0], names[2]
-                pair.blobs = open_log(log, pair.header.uuid, found[1].uuid, flags)
+                pair.blobs = open_log(names, pair.header.uuid, found[1].uuid, flags)
             else:
                 pair.blobs = File.open(names[2], flags)
             pair.frozen = FrozenTable.load(pair, *found, self.axial.size)

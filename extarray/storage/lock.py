@@ -74,7 +74,6 @@ __all__ = [
     "end_elements",
     "end_freezing",
     "end_turn",
-    "has_element_writers",
     "has_turn",
     "holding",
     "is_alive",
@@ -359,11 +358,6 @@ def end_elements(file: FileCore) -> None:
     """Drop the lock of `begin_elements`, even if views keep the file open."""
     with contextlib.suppress(OSError):
         _try(file, FREE, SIEVE_BYTE + 1, 1)
-
-
-def has_element_writers(file: FileCore) -> bool:
-    """Tell whether others write elements to ``.xta``; False if the system cannot say."""
-    return can_tell() and _obstacle(file, EXCLUSIVE, SIEVE_BYTE + 1) != FREE
 
 
 def can_thaw(file: FileCore) -> bool:

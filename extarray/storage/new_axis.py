@@ -165,6 +165,7 @@ def _replace_metadata_alone(
     done: str,
     log: NewLog | None,
 ) -> None:
+    """Do `_replace_metadata`, with nobody else there who could thaw chunks."""
     commits.flush()
     with family(what, pair.path):
         name = pair.own_name(what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pickle
@@ -264,3 +265,53 @@ def test_a_file_system_without_locks_has_one_writer(frozen, monkeypatch):
         assert a.freeze() == 1
         assert a[3] == 7
         monkeypatch.undo()
+
+
+def write_ever_higher(path, k, seconds, told):
+    """Write rising numbers to every fourth element, opening the array each time."""
+    end, n = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        with xa.open(path, "r+", share="elements") as a:
+            for _ in range(3):
+                n += 1
+                a[k::4] = n
+                assert (a[k::4] == n).all()
+            if n % 4 == 0:
+                a.flush()
+        time.sleep(0.005 * (k + 1))  # the writer freezes only while none is there
+    told.write_text(str(n))
+
+
+def freeze_ever_again(path, engine, seconds, told):
+    """Write rising numbers to every fourth element, as the one writer, which freezes, too."""
+    end, n, n_frozen = time.monotonic() + seconds, 0, 0
+    while time.monotonic() < end:
+        with xa.open(path, "r+", engine=engine) as a:
+            for what in (a.freeze, a.flush, a.freeze, a.thaw):
+                n += 1
+                a[3::4] = n
+                with contextlib.suppress(LockedError):
+                    n_frozen += what() or 0
+    assert n_frozen
+    told.write_text(str(n))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["mmap", "pread"])
+def test_freezes_between_them(frozen, engine, tmp_path):
+    with xa.open(frozen, "r+") as a:
+        a[...] = 0
+    told = [tmp_path / f"told-{k}" for k in range(4)]
+    pids = [start(write_ever_higher, frozen, k, 2, told[k]) for k in range(3)]
+    pids.append(start(freeze_ever_again, frozen, engine, 2, told[3]))
+    end, lowest = time.monotonic() + 2, [0] * 4
+    with xa.open(frozen, engine=engine) as reader:
+        while time.monotonic() < end:
+            values = reader[...]
+            for k in range(4):
+                assert values[k::4].min() >= lowest[k]
+                lowest[k] = values[k::4].min()
+    assert [ended(pid) for pid in pids] == [0] * 4
+    with xa.open(frozen) as reader:
+        for k in range(4):
+            assert (reader[k::4] == int(told[k].read_text())).all()

@@ -63,6 +63,7 @@ for n in range(2):
         xa.open(path, comm=comm, engine=engine) as reader,
     ):
         assert np.array_equal(reader[...], values)
+        comm.Barrier()
         # Each chunk has elements of all ranks, which write without a collective call.
         for i in range(comm.rank, len(values), comm.size):
             array[i, ::2] = -values[i, ::2]
@@ -82,12 +83,17 @@ for n in range(2):
         comm.Barrier()
         for shown in (array, reader):
             assert np.array_equal(shown[...], values)
+        comm.Barrier()
     holds(values)
 with xa.open(path, "r+", comm=comm, engine=engine) as array:
     array.resize((11, 300))
     array.resize((11, 600))
     values = np.pad(values[:11, :300], ((0, 0), (0, 300)))
     assert np.array_equal(array[...], values)
+    with raises(xa.LockedError, "add the axis when", comm.size > 1):
+        array.add_axis(0)
+    if comm.size == 1:
+        values = values[np.newaxis]
     if comm.rank == comm.size - 1:
         array.thaw()
     comm.Barrier()
