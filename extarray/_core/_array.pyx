@@ -20,7 +20,7 @@ from libc.stdint cimport uint64_t
 
 from ._vectors cimport address_of, as_chunk_index
 from ._copy cimport chunks_before, layout_t, place_of
-from ._frozen cimport Decoded, Frozen, is_handed_on
+from ._frozen cimport Decoded, is_handed_on
 from ._mapping cimport (
     Lease, Region, is_shown, lease, reserve_pages, touched_get, touched_set,
 )

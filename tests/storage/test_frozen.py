@@ -908,7 +908,9 @@ def test_a_check_finds_a_damaged_table(path):
         at, _ = frozen.FrozenTable.block_of(a._store.now)
     with open(f"{path}.xmd", "r+b") as file:
         file.seek(at + 8)
-        file.write(b"?")
+        byte = file.read(1)[0]
+        file.seek(at + 8)
+        file.write(bytes([byte ^ 1]))
     (problem,) = [p for p in xa.check(path).problems if p.severity == "error"]
     assert (problem.kind, problem.offset) == ("frozen", at)
 

@@ -417,7 +417,8 @@ class TestWhatIsServed(Case):
         ) as a:
             a[...] = 1
             a.freeze()
-            a[2, 3] = 2  # thaws the chunk (1, 1)
+            for value in 5, 4, 3, 2:  # the fourth write to a frozen chunk thaws it
+                a[2, 3] = value
             a.flush()
             head, body = self.numbers(
                 "growth", name="frozen", chunk="0,0", rows="0,0,2,99", columns="1,0,3,99"
