@@ -145,8 +145,8 @@ def _replace_metadata(
         if pair.frozen is not None and not stack.enter_context(pair.frozen.freezing()):
             raise LockedError(
                 errno.EAGAIN,
-                "other processes have it open to write elements (share='elements'), and could thaw "
-                "chunks meanwhile; change its metadata when those have closed it",
+                "other processes have it open to write elements (ranks, or share='elements'), and "
+                "could thaw chunks meanwhile; change its metadata when those have closed it",
                 str(pair.path),
             )
         if pair.frozen is not None:

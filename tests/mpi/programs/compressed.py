@@ -90,7 +90,7 @@ with xa.open(path, "r+", comm=comm, engine=engine) as array:
     array.resize((11, 600))
     values = np.pad(values[:11, :300], ((0, 0), (0, 300)))
     assert np.array_equal(array[...], values)
-    with raises(xa.LockedError, "add the axis when", comm.size > 1):
+    with raises(xa.LockedError, "change its metadata when", comm.size > 1):
         array.add_axis(0)
     if comm.size == 1:
         values = values[np.newaxis]
