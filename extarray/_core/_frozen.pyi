@@ -1,12 +1,13 @@
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Protocol, Self, final
+from typing import Any, Protocol, Self, final, type_check_only
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extarray._core._mapping import Counter
 
+@type_check_only
 class Decoder(Protocol):
     """The source of frozen chunks; several threads may call it at the same time."""
 
@@ -22,6 +23,17 @@ class Decoder(Protocol):
         `take` may be called by several threads.  Unless it `keeps` the memory, that may be used
         again.
         """
+
+# A decoded chunk, as the compiled modules share it.
+@final
+class Decoded:
+    def __new__(cls) -> Self: ...
+
+# Keeps the chunks that a `Decoder` hands to it.
+@final
+class Kept:
+    def __new__(cls) -> Self: ...
+    def __call__(self, i: int, memory: NDArray[np.uint8]) -> None: ...
 
 @final
 class Frozen:

@@ -19,7 +19,6 @@ class Counter:
 @final
 class MappedWords:
     def __new__(cls, fd: int, offset: int, n: int, writable: bool) -> Self: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @disjoint_base
 class Region:

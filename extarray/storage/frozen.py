@@ -343,7 +343,7 @@ class FrozenTable:
         with family("cannot map the metadata of '{}'", pair.path), self._metadata as fd:
             for number in range(len(self.extents), len(self._places)):
                 n = TABLE_WORDS * sums_capacity(number)
-                words = MappedWords(fd, self._places[number], n, writable)
+                words: Any = MappedWords(fd, self._places[number], n, writable)
                 self._words.append(np.frombuffer(words, "<u8"))
                 self.extents.append(memoryview(words).cast("Q"))
 
