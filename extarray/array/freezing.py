@@ -217,7 +217,7 @@ def _encode_round(
         for earlier in frozen.encoded:  # these chunks were written since
             earlier.drop(taken)
     with OnError(return_changed, core, taken):
-        inside = taken < chunks_before(_data_bytes(array), size)
+        inside = taken < min(frozen.reach, chunks_before(_data_bytes(array), size))
         inside &= frozen.entries(taken) == 0
         if now.held is not None:  # growth that may still be taken back
             inside[:] = False

@@ -656,33 +656,6 @@ class FrozenTable:
             self._write_block(given=given)
             self._given = given
 
-    def freeze(self, addresses: NDArray[np.int64]) -> None:
-        """Encode raw chunks, as the header says, and freeze them.
-
-        Nobody may store to the chunks meanwhile.  Chunks of the fill value get no blob.
-        """
-        pair, size = self._pair, self._header.chunk_bytes
-        step = max(1, _AT_ONCE // size)
-        fill = self._header.fill * (size // len(self._header.fill))
-        codec = self.codec
-        assert codec is not None
-        addresses = np.asarray(addresses, np.int64)
-        addresses = addresses[self.entries(addresses) == RAW]
-        for low in range(0, len(addresses), step):
-            some = addresses[low : low + step]
-            words = np.full(len(some), FILL, np.uint64)
-            kept, encoded = [], []
-            for i, address in enumerate(some.tolist()):
-                raw = memoryview(bytearray(size))  # a blob may refer to it
-                self._read_raw(raw, address)
-                if raw != fill:
-                    kept.append(i)
-                    encoded.append(encode(codec, raw, pair.header.dtype.itemsize))
-            words[kept] = self.append(some[kept], encoded)
-            with self._lock, family("cannot note frozen chunks of '{}'", pair.path):
-                self._forget_durable(some)
-            self.store_live(some, words)
-
     def _read_raw(self, target: memoryview, address: int) -> None:
         n = self._pair.data.read_into(target, place_of(address, len(target)))
         if n < len(target):

@@ -11,7 +11,17 @@ import frozen_reader
 import numpy as np
 import pytest
 from blob_reader import parse_header
-from frozen_chunks import ENCODING, all_addresses, append, create, elements, put, put_chunk, table
+from frozen_chunks import (
+    ENCODING,
+    all_addresses,
+    append,
+    create,
+    elements,
+    freeze,
+    put,
+    put_chunk,
+    table,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,11 +54,11 @@ def test_a_reader_written_from_the_page_reads_what_is_frozen(path, order, fill):
         for step in range(6):
             a.append(rng.integers(0, 99, (2, a.shape[1])).astype("i2"))
             a.append(rng.integers(0, 99, (a.shape[0], 2)).astype("i2"), axis=1)
-            table(a).freeze(rng.permutation(a.axial.size)[: 3 * step + 2])
+            freeze(a, rng.permutation(a.axial.size)[: 3 * step + 2])
             if step % 2:
                 a.flush()
             table(a).thaw(rng.permutation(a.axial.size)[:step])
-        table(a).freeze(np.arange(3))
+        freeze(a, np.arange(3))
         a.attrs["n"] = 1
         expected = elements_in_order(a)
         number = table(a).number
@@ -74,7 +84,7 @@ def elements_in_order(array):
 def test_many_chunks_have_several_extents(path):
     with create(path, (4000,), "u1", chunks=1) as a:
         a[...] = np.arange(4000) % 251
-        table(a).freeze(np.arange(0, 4000, 3))
+        freeze(a, np.arange(0, 4000, 3))
         append(a, np.full(100, 9, "u1"))
         put(a, (np.s_[3000:3010],), 4)
         put_chunk(a, (3999,), [77])

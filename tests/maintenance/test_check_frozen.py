@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
-from frozen_chunks import all_addresses, create, table
+from frozen_chunks import all_addresses, create, freeze, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +39,7 @@ class Files:
                 a.append(ROWS[first : first + 8])
             every = all_addresses(a)
             self.first_frozen = every[:20]
-            table(a).freeze(self.first_frozen)
+            freeze(a, self.first_frozen)
             a.flush()
             a.append(ROWS[32:])
             a.attrs["unit"] = "m"
@@ -143,7 +143,7 @@ def test_parts_are_mended(files, name):
         assert a.attrs["unit"] == "m"
         assert np.array_equal(table(a).entries(np.arange(len(files.words))), files.words)
         a.append(ROWS)
-        table(a).freeze(all_addresses(a))
+        freeze(a, all_addresses(a))
     assert np.array_equal(files.elements(), np.vstack([ROWS, ROWS]))
 
 
@@ -189,7 +189,7 @@ def test_what_cannot_be_mended_stays_as_it_is(files, tmp_path):
 def test_a_table_without_blobs_is_not_guessed(path):
     with create(path, (8, 5)) as a:
         a[...] = 0
-        table(a).freeze(all_addresses(a))
+        freeze(a, all_addresses(a))
         a.flush()
         at, _ = FrozenTable.block_of(a._store.now)
     with open(f"{path}.xmd", "r+b") as file:
@@ -202,7 +202,7 @@ def test_a_table_without_blobs_is_not_guessed(path):
 def test_a_table_of_several_extents(path):
     with create(path, (3000,), "u1", chunks=(1,)) as a:
         a[...] = x = np.arange(3000).astype("u1")
-        table(a).freeze(np.arange(0, 3000, 7))
+        freeze(a, np.arange(0, 3000, 7))
         a.flush()
         at, block = FrozenTable.block_of(a._store.now)
         assert len(block.extents) == 2
@@ -254,12 +254,12 @@ def test_a_damaged_blob_goes_back_to_what_the_last_flush_had(path, before):
     with create(path, x.shape) as a:
         a[...] = x
         if before != "raw":
-            table(a).freeze(np.arange(1))
+            freeze(a, np.arange(1))
         a.flush()
         raw = a._store.now.data.read(a.chunk_bytes, 0)
         table(a).thaw(np.arange(1))
         a[...] = x + np.arange(100, 105)
-        table(a).freeze(np.arange(1))
+        freeze(a, np.arange(1))
         place, _ = FrozenTable.block_of(a._store.now)
         end, uuid, header = table(a).end, table(a).uuid, a._store.now.header
         at, extents = table(a).place_of_blob(0), [at for at, _ in table(a).regions]
@@ -284,11 +284,11 @@ def test_a_check_after_a_loss_of_power_reads_as_a_reader_does(path):
     x = np.arange(1, 21, dtype="i4").reshape(4, 5)
     with create(path, x.shape) as a:
         a[...] = x
-        table(a).freeze(np.arange(1))
+        freeze(a, np.arange(1))
         a.flush()
         end = table(a).end
         table(a).thaw(np.arange(1))
-        table(a).freeze(np.arange(1))
+        freeze(a, np.arange(1))
         copy = copied(path)
     os.truncate(f"{copy}.xtz", end)
     assert xa.check(copy, data=True).ok
@@ -304,7 +304,7 @@ def test_a_data_file_that_is_too_short(files, tmp_path, frozen):
     with xa.open(files.path, "r+") as a:
         every = all_addresses(a)
         table(a).thaw(every)
-        table(a).freeze({"all": every, "none": every[:0], "first": every[:20]}[frozen])
+        freeze(a, {"all": every, "none": every[:0], "first": every[:20]}[frozen])
         a.flush()
         size = a._store.now.header.chunk_bytes
     os.truncate(files.file(".xta"), 10 * size)
@@ -334,7 +334,7 @@ def test_newer_states_with_frozen_chunks_need_force(files):
     """Their elements are in the log, and a hole in the data."""
     with xa.open(files.path, "r+") as a:
         a.append(ROWS)
-        table(a).freeze(all_addresses(a))
+        freeze(a, all_addresses(a))
         a.flush()
         header = a._store.now.header
         number = a._store.now.state.sequence
@@ -441,4 +441,4 @@ def test_no_byte_harms(whole, data):
         warnings.simplefilter("ignore")
         with xa.open(whole.path, "r+") as a:
             a.append(ROWS)
-            table(a).freeze(all_addresses(a))
+            freeze(a, all_addresses(a))

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from frozen_chunks import all_addresses, make, table
+from frozen_chunks import all_addresses, freeze, make, table
 
 import extarray as xa
 from extarray.common.limits import limits
@@ -161,9 +161,9 @@ def test_nothing_is_frozen_beside_them(frozen):
 
 
 def test_holes_come_after_them(path, monkeypatch):
-    make(path, VALUES.reshape(-1, 16), freeze=False)
+    make(path, VALUES.reshape(-1, 16), is_frozen=False)
     with xa.open(path, "r+") as a:
-        table(a).freeze(all_addresses(a))
+        freeze(a, all_addresses(a))
         with xa.open(path, "r+", share="elements") as b:
             holes = []
             monkeypatch.setattr(File, "punch", lambda *args: holes.append(args) or True)

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 import extarray as xa
+from extarray._core._transfers import return_changed
+from extarray.array.freezing import freeze_chosen
 from extarray.codecs.codec import CodecId
 from extarray.codecs.payloads import Encoded
 from extarray.format.header import VERSION
@@ -17,7 +19,8 @@ from extarray.storage import frozen
 from extarray.storage.file_store import FileStore
 
 __all__ = [
-    "CHUNKS", "ENCODING", "all_addresses", "append", "create", "elements", "encoded", "freezing",
+    "CHUNKS", "ENCODING", "all_addresses", "append", "create", "elements", "encoded", "freeze",
+    "freezing",
     "make", "opened", "put", "put_chunk", "table",
 ]  # fmt: skip
 
@@ -47,18 +50,24 @@ def freezing():
         FileStore.create = before
 
 
+def freeze(array, addresses) -> None:
+    """Freeze those of some chunks that are raw, whether or not they were written."""
+    return_changed(array, addresses)
+    freeze_chosen(array, addresses)
+
+
 def create(path, shape, dtype="i4", **options):
     with freezing():
         return xa.create(path, shape, dtype, **{"chunks": CHUNKS, **options})
 
 
-def make(path, values, *, freeze=True, **options) -> None:
+def make(path, values, *, is_frozen=True, **options) -> None:
     """Make an array, all frozen and flushed, and close it."""
     values = np.asarray(values)
     with create(path, values.shape, values.dtype, **options) as array:
         array[...] = values
-        if freeze:
-            table(array).freeze(all_addresses(array))
+        if is_frozen:
+            freeze(array, all_addresses(array))
         array.flush()
 
 
