@@ -89,7 +89,7 @@ _later = LazyImports(
         "extarray.array.freezing": "freeze_at_end",
         "extarray.storage.file_store": "FileStore",
         "extarray.storage.filesystem": "resolve_path",
-        "extarray.storage.frozen": "show_frozen",
+        "extarray.storage.decoded": "show_frozen",
     }
 )
 

@@ -11,6 +11,8 @@ From the top down; a module uses only modules below it:
     The store of an array in a pair of files, built from the parts below; the policy of one writer.
 ``new_axis``
     A new axis, codec, log or uuid: a fresh ``.xmd`` takes the name of the present one.
+``decoded``
+    Frozen chunks as the core finds them: decoded to memory when they are read.
 ``frozen``
     Frozen chunks of a pair of files that grows: their table in ``.xmd``, and their log in ``.xtz``.
 ``group_member``

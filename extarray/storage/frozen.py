@@ -17,17 +17,14 @@ import errno
 import os
 import threading
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray._core._frozen import Frozen
 from extarray._core._mapping import Counter, MappedWords
 from extarray.codecs.codec import Codec
 from extarray.codecs.payloads import encode
-from extarray.common.config import config
 from extarray.common.errors import (
     ChecksumError,
     CorruptError,
@@ -36,9 +33,7 @@ from extarray.common.errors import (
     ReplacedError,
     StorageError,
 )
-from extarray.common.limits import limits
 from extarray.common.system import boot_id
-from extarray.common.threads import run_together
 from extarray.format.blobs import (
     FILE_HEAD_BYTES,
     FILL,
@@ -70,7 +65,7 @@ from extarray.format.frozen import (
     places_of_words,
 )
 from extarray.format.suffixes import DATA
-from extarray.grid.chunking import chunks_before, elements_of_chunk, place_of
+from extarray.grid.chunking import chunks_before, place_of
 from extarray.storage import lock
 from extarray.storage.filesystem import File, family
 from extarray.storage.names import open_log
@@ -82,14 +77,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray._core._axial import Axial
     from extarray.codecs.payloads import Encoded
     from extarray.format.blobs import BlobsBlock
     from extarray.format.header import Header
     from extarray.storage.commits import Committer
-    from extarray.storage.store import Present, Room
+    from extarray.storage.store import Room
 
-__all__ = ["HANDED_ON", "FrozenChunks", "FrozenTable", "NewLog", "new_log", "show_frozen"]
+__all__ = ["HANDED_ON", "FrozenTable", "NewLog", "new_log"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
@@ -1206,100 +1200,3 @@ def _in_bytes(addresses: NDArray[np.int64], size: int) -> Iterator[tuple[int, in
     if len(addresses):
         for run in np.split(addresses, np.flatnonzero(np.diff(addresses) > 1) + 1):
             yield place_of(int(run[0]), size), place_of(int(run[-1]) + 1, size)
-
-
-# -- decoded chunks --------------------------------------------------------------------------------
-
-
-def show_frozen(pair: Present, axial: Axial) -> None:
-    """Let the core know the table of frozen chunks as it is now, if there is one."""
-    table: Any = pair.frozen
-    if table is None:
-        pair.decoded = None
-        return
-    known: Any = pair.decoded
-    if known is not None and known.process != os.getpid():
-        table.drop_locks()
-        known = None  # its memory and its locks are the parent's
-    if known is None or known.table is not table:
-        found: Any = pair
-        pair.decoded = FrozenChunks(found, table, axial)
-    else:
-        known.look()
-
-
-class FrozenChunks:
-    """Decodes frozen chunks for the core; a `Decoder` of its `Frozen`.
-
-    Parameters
-    ----------
-    pair : Pair
-    table : FrozenTable
-    axial : Axial
-        For messages about damaged chunks.
-
-    Attributes
-    ----------
-    table : FrozenTable
-    core : Frozen
-    process : int
-        Id of the process whose memory it is.
-    """
-
-    def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
-        self._pair, self.table, self._axial = pair, table, axial
-        self.process = os.getpid()
-        self._size = pair.header.chunk_bytes
-        self._lock = threading.Lock()
-        self._n_extents = 0
-        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes)
-        self.look()
-
-    def look(self) -> None:
-        """Show the core the extents that the table has gained."""
-        with self._lock:
-            for words in self.table.extents[self._n_extents :]:
-                self.core.add_extent(np.frombuffer(words, np.uint64))
-                self._n_extents += 1
-
-    def decode(
-        self,
-        addresses: list[int],
-        entries: list[int],
-        keeps: bool,
-        take: Callable[[int, NDArray[np.uint8]], object],
-    ) -> None:
-        """Hand chunks to `take`, on several threads if there are many."""
-        n = len(addresses)
-        shares = min(config.threads, n, max(1, n * self._size // limits.coded_bytes))
-
-        def work(first: int) -> None:
-            blob, chunk = bytearray(), np.empty(self._size, np.uint8)
-            for i in range(first, n, shares):
-                if keeps and i > first:
-                    chunk = np.empty(self._size, np.uint8)
-                address, verify = addresses[i], self._pair.verify != "never"
-                try:
-                    if self.table.asks:
-                        self.table.read_into(memoryview(chunk), address, verify)
-                    else:
-                        self.table.decode(memoryview(chunk), address, entries[i], verify, blob)
-                except ChecksumError as error:
-                    raise self._told(error) from None
-                take(i, chunk)
-
-        run_together([partial(work, first) for first in range(shares)])
-
-    def _told(self, error: ChecksumError) -> ChecksumError:
-        """Return an error about a chunk that tells which elements are lost."""
-        pair = self._pair
-        state, index = pair.state, self._axial.index(error.chunk)
-        box = elements_of_chunk(index, pair.header.chunks, state.offset, state.shape)
-        text = ", ".join(f"{s.start}:{s.stop}" for s in box)
-        what = f"its elements are [{text}]"
-        if any(s.start == s.stop for s in box):
-            what = "it has no elements within the bounds"
-        name = f"{pair.path}.xtz"
-        told = ChecksumError(f"{error} in '{name}'; {what}; restore the file from a copy")
-        told.filename, told.chunk, told.box = name, error.chunk, box
-        return told

@@ -245,7 +245,7 @@ class Frozen(Protocol):
 
 
 class Decoded(Protocol):
-    """Frozen chunks as the core finds them; see `extarray.storage.frozen.FrozenChunks`."""
+    """Frozen chunks as the core finds them; see `extarray.storage.decoded.FrozenChunks`."""
 
     @property
     def table(self) -> Frozen: ...

@@ -1,0 +1,123 @@
+"""Frozen chunks as the core finds them: decoded to memory when they are read."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray._core._frozen import Frozen
+from extarray.common.config import config
+from extarray.common.errors import ChecksumError
+from extarray.common.limits import limits
+from extarray.common.threads import run_together
+from extarray.grid.chunking import elements_of_chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
+    from extarray.storage.frozen import FrozenTable
+    from extarray.storage.pair import Pair
+    from extarray.storage.store import Present
+
+__all__ = ["FrozenChunks", "show_frozen"]
+
+
+def show_frozen(pair: Present, axial: Axial) -> None:
+    """Let the core know the table of frozen chunks as it is now, if there is one."""
+    table: Any = pair.frozen
+    if table is None:
+        pair.decoded = None
+        return
+    known: Any = pair.decoded
+    if known is not None and known.process != os.getpid():
+        table.drop_locks()
+        known = None  # its memory and its locks are the parent's
+    if known is None or known.table is not table:
+        found: Any = pair
+        pair.decoded = FrozenChunks(found, table, axial)
+    else:
+        known.look()
+
+
+class FrozenChunks:
+    """Decodes frozen chunks for the core; a `Decoder` of its `Frozen`.
+
+    Parameters
+    ----------
+    pair : Pair
+    table : FrozenTable
+    axial : Axial
+        For messages about damaged chunks.
+
+    Attributes
+    ----------
+    table : FrozenTable
+    core : Frozen
+    process : int
+        Id of the process whose memory it is.
+    """
+
+    def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
+        self._pair, self.table, self._axial = pair, table, axial
+        self.process = os.getpid()
+        self._size = pair.header.chunk_bytes
+        self._lock = threading.Lock()
+        self._n_extents = 0
+        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes)
+        self.look()
+
+    def look(self) -> None:
+        """Show the core the extents that the table has gained."""
+        with self._lock:
+            for words in self.table.extents[self._n_extents :]:
+                self.core.add_extent(np.frombuffer(words, np.uint64))
+                self._n_extents += 1
+
+    def decode(
+        self,
+        addresses: list[int],
+        entries: list[int],
+        keeps: bool,
+        take: Callable[[int, NDArray[np.uint8]], object],
+    ) -> None:
+        """Hand chunks to `take`, on several threads if there are many."""
+        n = len(addresses)
+        shares = min(config.threads, n, max(1, n * self._size // limits.coded_bytes))
+
+        def work(first: int) -> None:
+            blob, chunk = bytearray(), np.empty(self._size, np.uint8)
+            for i in range(first, n, shares):
+                if keeps and i > first:
+                    chunk = np.empty(self._size, np.uint8)
+                address, verify = addresses[i], self._pair.verify != "never"
+                try:
+                    if self.table.asks:
+                        self.table.read_into(memoryview(chunk), address, verify)
+                    else:
+                        self.table.decode(memoryview(chunk), address, entries[i], verify, blob)
+                except ChecksumError as error:
+                    raise self._told(error) from None
+                take(i, chunk)
+
+        run_together([partial(work, first) for first in range(shares)])
+
+    def _told(self, error: ChecksumError) -> ChecksumError:
+        """Return an error about a chunk that tells which elements are lost."""
+        pair = self._pair
+        state, index = pair.state, self._axial.index(error.chunk)
+        box = elements_of_chunk(index, pair.header.chunks, state.offset, state.shape)
+        text = ", ".join(f"{s.start}:{s.stop}" for s in box)
+        what = f"its elements are [{text}]"
+        if any(s.start == s.stop for s in box):
+            what = "it has no elements within the bounds"
+        name = f"{pair.path}.xtz"
+        told = ChecksumError(f"{error} in '{name}'; {what}; restore the file from a copy")
+        told.filename, told.chunk, told.box = name, error.chunk, box
+        return told
