@@ -47,7 +47,7 @@ def show_frozen(pair: Present, axial: Axial) -> None:
 
 
 class FrozenChunks:
-    """Decodes frozen chunks for the core; a `Decoder` of its `Frozen`.
+    """What the core knows of a table of frozen chunks.
 
     Parameters
     ----------
@@ -65,12 +65,14 @@ class FrozenChunks:
     """
 
     def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
-        self._pair, self.table, self._axial = pair, table, axial
+        self.table = table
         self.process = os.getpid()
-        self._size = pair.header.chunk_bytes
         self._lock = threading.Lock()
         self._n_extents = 0
-        self.core = Frozen(self, self._size, config.chunk_cache, table.freezes)
+        # The core refers to the decoder alone.  A cycle would keep the log of a replaced table
+        # open, and its space taken, until the garbage collector comes.
+        size = pair.header.chunk_bytes
+        self.core = Frozen(_Decoder(pair, table, axial), size, config.chunk_cache, table.freezes)
         self.look()
 
     def look(self) -> None:
@@ -79,6 +81,14 @@ class FrozenChunks:
             for words in self.table.extents[self._n_extents :]:
                 self.core.add_extent(np.frombuffer(words, np.uint64))
                 self._n_extents += 1
+
+
+class _Decoder:
+    """Decodes frozen chunks for the core; a `Decoder` of its `Frozen`."""
+
+    def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
+        self._pair, self._table, self._axial = pair, table, axial
+        self._size = pair.header.chunk_bytes
 
     def decode(
         self,
@@ -98,10 +108,10 @@ class FrozenChunks:
                     chunk = np.empty(self._size, np.uint8)
                 address, verify = addresses[i], self._pair.verify != "never"
                 try:
-                    if self.table.asks:
-                        self.table.read_into(memoryview(chunk), address, verify)
+                    if self._table.asks:
+                        self._table.read_into(memoryview(chunk), address, verify)
                     else:
-                        self.table.decode(memoryview(chunk), address, entries[i], verify, blob)
+                        self._table.decode(memoryview(chunk), address, entries[i], verify, blob)
                 except ChecksumError as error:
                     raise self._told(error) from None
                 take(i, chunk)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import itertools
 import os
 import threading
@@ -200,6 +201,27 @@ def test_repacking_drops_garbage(path, engine):
         a.repack(progress=False)
         assert np.array_equal(a[:40], x)
     assert xa.check(path, data=True).ok
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_the_old_log_gives_its_space_back_at_once(path):
+    gc.disable()  # no cycle may keep what nobody needs
+    try:
+        with create(path) as a, xa.open(path) as reader:
+            x = make_garbage(a, VALUES)
+            for _ in range(2):
+                assert np.array_equal(a[...], x)
+                assert np.array_equal(reader[...], x)
+                a[0] = x[0] = 9
+                a.repack()
+                a.append(x[:1])
+                x = np.concatenate([x, x[:1]])
+                reader.refresh()
+            opened = [os.path.realpath(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")]
+            assert f"{path}.xtz" in opened
+            assert f"{path}.xtz (deleted)" not in opened
+    finally:
+        gc.enable()
 
 
 def test_nothing_to_drop_changes_no_file(path):
