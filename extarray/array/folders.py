@@ -20,7 +20,7 @@ from extarray.array.creation import create, from_array
 from extarray.array.group_session import Session, is_in
 from extarray.array.life import check_not_held
 from extarray.codecs.codec import Codec
-from extarray.common.arguments import check_choice, check_flag
+from extarray.common.arguments import NOT_GIVEN, check_choice, check_flag
 from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
 from extarray.common.config import config
 from extarray.common.errors import (
@@ -864,7 +864,7 @@ def pack(
     path: str | PathLike[str],
     *,
     order: str | int = "address",
-    compression: Any = None,
+    compression: Any = NOT_GIVEN,
     overwrite: bool = False,
     progress: Reported = True,
 ) -> None:
@@ -883,7 +883,8 @@ def pack(
     compression : str, int, Codec or None
         A codec for all chunks, such as "zstd", "lz4", "auto", or a `Codec`, which has a level and
         a filter: ``"zstd:5:shuffle"`` is short for one.  An int is a level of h5py's "gzip";
-        codecs of hdf5plugin, numcodecs and zarr are translated.  None: chunks stay as they are.
+        codecs of hdf5plugin, numcodecs and zarr are translated.  None: not compressed.  Default: as
+        each array is.
     overwrite : bool
         Replace an existing file.
     progress : bool or callable
@@ -940,7 +941,7 @@ def pack(
     """
     check_flag(overwrite, "overwrite")
     order = _later.check_order(order)
-    codec = Codec.parse(compression)
+    codec = compression if compression is NOT_GIVEN else Codec.parse(compression)
     there = local_or_remote(path)
     if there is not None:
         raise refuse_writing(there, "pack to '{}'")

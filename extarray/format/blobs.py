@@ -50,6 +50,7 @@ __all__ = [
     "encode_file_head",
     "entry_places",
     "extents_for",
+    "fits_blob",
     "payload_of",
     "read_of_blob",
     "table_bytes",
@@ -201,9 +202,14 @@ def blob_bytes(payload_bytes: int) -> int:
     return -(-(BLOB_HEAD_BYTES + payload_bytes) // UNIT) * UNIT
 
 
+def fits_blob(payload_bytes: int) -> bool:
+    """Tell whether a chunk fits into a blob, however it is encoded."""
+    return blob_bytes(payload_bytes) <= _MOST_UNITS * UNIT
+
+
 def check_blob_size(payload_bytes: int, name: str) -> None:
     """Raise LimitError for a chunk that is too large for a blob."""
-    if blob_bytes(payload_bytes) > _MOST_UNITS * UNIT:
+    if not fits_blob(payload_bytes):
         raise LimitError(
             f"cannot compress the chunks of {name}, or put them in another order: each has "
             f"{payload_bytes} bytes, and an entry of the table names blobs below 1 GiB; pack them "

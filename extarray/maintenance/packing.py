@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray._core._history import record_at
-from extarray.common.arguments import check_flag, check_progress
+from extarray.codecs.codec import Codec
+from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
 from extarray.common.errors import (
     ArgumentTypeError,
     ChecksumError,
@@ -45,7 +46,7 @@ from extarray.format.archive import (
     encode_directory,
     encode_member,
 )
-from extarray.format.blobs import encode_blobs_block
+from extarray.format.blobs import encode_blobs_block, fits_blob
 from extarray.format.blocks import BlockKind, sums_capacity
 from extarray.format.constants import LIVE_SLOTS
 from extarray.format.fresh import encode_fresh
@@ -99,7 +100,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from extarray._core._axial import Axial
-    from extarray.codecs.codec import Codec
     from extarray.common.arguments import Reported
     from extarray.format.header import Header
     from extarray.grid.bounds import Bounds
@@ -151,11 +151,12 @@ def write_packed(
     overwrite: bool,
     progress: Reported = True,
     order: str | int = ADDRESS,
-    codec: Codec | None = None,
+    codec: Codec | None = NOT_GIVEN,
 ) -> None:
     """Pack snapshots of arrays, and the attributes of groups, with chunks in an order.
 
-    An axis as the order concerns the arrays that have it.  A codec compresses all chunks.
+    An axis as the order concerns the arrays that have it.  A codec compresses all chunks; if it is
+    not given, arrays that are compressed stay so.
     """
     name = os.path.abspath(path)
     orders = [_order_of(part.snapshot, order) for part in parts]
@@ -267,7 +268,8 @@ class _Packing:
             sequence = sequence_of(order, was.records, was.state.grid)
             if np.array_equal(sequence, np.arange(was.n_chunks)):
                 sequence = None
-        if sequence is None and self._codec is not None:
+        codec = _codec_of(was.header) if self._codec is NOT_GIVEN else self._codec
+        if sequence is None and codec is not None:
             sequence = np.arange(was.n_chunks)
         blocks: dict[BlockKind, bytes] = {}
         with part.opened() as now:
@@ -280,10 +282,12 @@ class _Packing:
                 self._add_data(part.name, now, was)
             else:
                 note: dict[str, Any] = {"order": order}
-                if self._codec is not None:
-                    note["compression"] = str(self._codec)
+                if codec is not None:
+                    note["compression"] = str(codec)
                 header = replace(header, version=BLOBS_VERSION, blobs=json.dumps(note))
-                blocks[BlockKind.BLOBS] = self._add_blobs(part.name, header, now, was, sequence)
+                blocks[BlockKind.BLOBS] = self._add_blobs(
+                    part.name, header, now, was, sequence, codec
+                )
             table = sums.still_right()
         data_bytes = place_of(was.n_chunks, header.chunk_bytes)
         image = fresh_image(was, header, data_bytes, table, blocks)
@@ -300,7 +304,13 @@ class _Packing:
         self._amend(size, zlib.crc32(seal, crc))
 
     def _add_blobs(
-        self, name: str, header: Header, now: Present, was: Snapshot, sequence: np.ndarray[Any, Any]
+        self,
+        name: str,
+        header: Header,
+        now: Present,
+        was: Snapshot,
+        sequence: np.ndarray[Any, Any],
+        codec: Codec | None,
     ) -> bytes:
         """Add ``.xta`` as a seal alone, and chunks as blobs; return the block about them."""
         self.add(name + DATA, encode_seal(header.uuid))
@@ -309,7 +319,7 @@ class _Packing:
         writer = BlobWriter(
             lambda data, at: self._file.write(data, start + at),
             header,
-            self._codec,
+            codec,
             f"'{now.path or name}'",
             self._progress.add,
         )
@@ -347,6 +357,13 @@ class _Packing:
                 f"elements of '{now.path}' were cut off while it was packed; refresh() and pack "
                 "it again",
             )
+
+
+def _codec_of(header: Header) -> Codec | None:
+    """Return the codec of an array's chunks, packed or frozen, if they fit into blobs."""
+    if not fits_blob(header.chunk_bytes):
+        return None
+    return Codec.parse(header.encoding.get("codec", header.compression))
 
 
 def fresh_image(

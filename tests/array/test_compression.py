@@ -140,6 +140,30 @@ def test_likeness(source, tmp_path):
         assert codec(e) == ("lz4:shuffle", True)
 
 
+def test_packs_keep_the_codec_unless_told_otherwise(source, tmp_path):
+    xa.pack(source, tmp_path / "a.xap")
+    with xa.open(tmp_path / "a.xap") as a:
+        assert str(a.compression) == "lz4:shuffle"
+        np.testing.assert_array_equal(a[...], X)
+        xa.pack(a, tmp_path / "b.xap")
+        xa.pack(a, tmp_path / "c.xap", compression=None)
+    with xa.open(tmp_path / "b.xap") as b, xa.open(tmp_path / "c.xap") as c:
+        assert (str(b.compression), c.compression) == ("lz4:shuffle", None)
+        np.testing.assert_array_equal(b[...], X)
+        np.testing.assert_array_equal(c[...], X)
+    source.compression = None
+    xa.pack(source, tmp_path / "d.xap")
+    with xa.open_group(tmp_path / "group", "w") as group:
+        group.create("raw", X.shape, "f4", chunks=8)[...] = X
+        group.create("frozen", X.shape, "f4", chunks=8, compression="zlib")[...] = X
+        xa.pack(group, tmp_path / "e.xap")
+    with xa.open(tmp_path / "d.xap") as d, xa.open_group(tmp_path / "e.xap") as e:
+        assert (d.compression, e["raw"].compression) == (None, None)
+        assert str(e["frozen"].compression) == "zlib"
+        np.testing.assert_array_equal(d[...], X)
+        np.testing.assert_array_equal(e["frozen"][...], X)
+
+
 @pytest.mark.parametrize("compression", ["zstd:5:shuffle", None])
 def test_copies_of_packed_arrays_keep_their_codec(source, tmp_path, compression):
     pytest.importorskip("backports.zstd")
