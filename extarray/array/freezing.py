@@ -108,7 +108,7 @@ def _freeze_behind(array: Stored) -> None:
     frozen = _table(array)
 
     def choose(addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return _are_complete(array, addresses) & ~np.isin(addresses, list(frozen.thawed))
+        return _are_complete(array, addresses) & ~_are_thawed(frozen, addresses)
 
     _freeze(array, frozen, choose, False)
     _free(array, frozen)
@@ -142,6 +142,12 @@ def _are_complete(array: Stored, addresses: NDArray[np.int64]) -> NDArray[np.boo
         (first >= 0) & (first + np.array(chunks) <= np.array(state.shape)), axis=1
     )
     return found
+
+
+def _are_thawed(frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which chunks this session has thawed, of which there may be many more."""
+    thawed = frozen.thawed
+    return np.array([address in thawed for address in addresses.tolist()], np.bool_)
 
 
 def _freeze(
@@ -248,9 +254,12 @@ def _finish_rounds(array: Stored, frozen: Frozen) -> int:
                     decoded.look()
                     n_frozen += int(freeze_taken(core, found.chosen, found.words).sum())
             finally:
-                # Whatever is frozen has bytes elsewhere, and the raw place may be a hole.
-                is_raw = frozen.entries(found.taken) == 0
-                return_changed(core, found.taken[is_raw])
+                # Whatever is frozen has bytes elsewhere, and the raw place may be a hole.  Thawed
+                # chunks stay raw until `freeze`, which looks at all raw ones: each later round
+                # would only take them again.
+                left = frozen.entries(found.taken) == 0
+                left &= ~_are_thawed(frozen, found.taken)
+                return_changed(core, found.taken[left])
     return n_frozen
 
 

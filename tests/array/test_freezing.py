@@ -153,6 +153,32 @@ def test_no_chunk_is_encoded_twice(tmp_path, monkeypatch):
     assert len(encoded) == len(set(encoded)) == 100
 
 
+def test_thawed_chunks_are_looked_at_once(tmp_path, monkeypatch):
+    looked_at = []
+
+    def are_thawed(frozen, addresses):
+        looked_at.append(addresses.tolist())
+        return are_thawed_(frozen, addresses)
+
+    are_thawed_ = freezing._are_thawed
+    x = np.arange(64).reshape(16, 4)
+    with xa.create(tmp_path / "a", (0, 4), int, chunks=(2, 4), compression="zlib") as a:
+        monkeypatch.setattr(freezing, "notice", lambda array: None)
+        monkeypatch.setattr(freezing, "_are_thawed", are_thawed)
+        a.append(x)
+        freezing._freeze_behind(a)
+        assert frozen_chunks(a) == [*range(8)]
+        a.thaw()
+        a[...] = x + 1
+        freezing._freeze_behind(a)
+        looked_at.clear()
+        freezing._freeze_behind(a)
+        assert not any(looked_at)
+        assert frozen_chunks(a) == []
+        assert a.freeze() == 8
+        np.testing.assert_array_equal(a[...], x + 1)
+
+
 def test_damage_is_not_frozen(tmp_path, engine):
     path = tmp_path / "a"
     with xa.create(
