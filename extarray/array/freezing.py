@@ -25,7 +25,7 @@ from extarray.array.facts import check, freezable
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, LockedError
+from extarray.common.errors import ArgumentError, ExtArrayError, LockedError
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import after_fork_in_child
@@ -90,13 +90,14 @@ def freeze_chosen(array: Stored, addresses: NDArray[np.int64]) -> int:
 def freeze_at_end(array: Stored) -> None:
     """Freeze what is left, if the array says so, and bring all to the disk.
 
-    Only then do raw bytes of frozen chunks give their space back.
+    Only then do raw bytes of frozen chunks give their space back.  What cannot be frozen stays
+    raw: the disk is full, the library of the codec is missing, blobs would be too large.
     """
     frozen = _table(array)
     if not frozen.may_freeze:
         return
     if frozen.codec is not None and frozen.policy != "never":
-        with contextlib.suppress(LockedError):
+        with contextlib.suppress(OSError, ExtArrayError, MemoryError):
             freeze(array)
     if not frozen.is_settled:
         store: Any = array._store

@@ -635,7 +635,6 @@ def close(array: Living) -> None:
                 with contextlib.suppress(OSError):
                     give_back_freed(array)
             if not array.closed and now.mode == "r+" and now.frozen is not None:
-                # What cannot be frozen stays raw.
                 with contextlib.suppress(OSError):
                     _later.freeze_at_end(array)
             sums = now.sums

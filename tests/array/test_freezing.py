@@ -19,7 +19,14 @@ import extarray as xa
 from extarray.array import freezing
 from extarray.codecs import payloads
 from extarray.common.limits import limits
-from extarray.errors import ArgumentError, ChecksumError, ReadOnlyError, StorageError
+from extarray.errors import (
+    ArgumentError,
+    ChecksumError,
+    LimitError,
+    MissingExtraError,
+    ReadOnlyError,
+    StorageError,
+)
 from extarray.storage.frozen import FrozenTable
 
 
@@ -177,6 +184,35 @@ def test_thawed_chunks_are_looked_at_once(tmp_path, monkeypatch):
         assert frozen_chunks(a) == []
         assert a.freeze() == 8
         np.testing.assert_array_equal(a[...], x + 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LimitError("too large"),
+        MissingExtraError("no library"),
+        StorageError(errno.ENOSPC, "no space"),
+        MemoryError(),
+    ],
+)
+def test_what_cannot_be_frozen_at_the_end_stays_raw(tmp_path, monkeypatch, error):
+    x = np.arange(1 << 14).reshape(16, -1)
+    with xa.create(tmp_path / "a", (0, 1024), int, chunks=(4, 1024), compression="zlib") as a:
+        monkeypatch.setattr(freezing, "notice", lambda array: None)
+        a.append(x[:8])
+        a.freeze()
+        a.append(x[8:])
+
+        def encode(*_):
+            raise error
+
+        monkeypatch.setattr(freezing, "encode", encode)
+        with pytest.raises(type(error)):
+            a.freeze()
+    assert disk_bytes(tmp_path / "a") < x.nbytes * 3 // 4
+    with xa.open(tmp_path / "a") as a:
+        assert frozen_chunks(a) == [0, 1]
+        np.testing.assert_array_equal(a[...], x)
 
 
 def test_damage_is_not_frozen(tmp_path, engine):
