@@ -520,13 +520,20 @@ class FrozenTable:
         old = addresses[durable & (self.entries(addresses) == RAW)]
         self._store(old, np.zeros(len(old), np.uint64), 1)
 
-    def _written(self, first: int = 0) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
-        """Yield addresses from `first` on and their pairs of words, without holes of the table."""
+    def _written(
+        self, first: int = 0, end: int | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
+        """Yield addresses first ... end - 1 and their pairs of words, without holes of the table.
+
+        `end`: None for that of the table.
+        """
         for number, at in enumerate(self._places):
             base = sums_capacity(number) - sums_capacity(0)
             stop = at + extent_bytes(number)
+            if end is not None:
+                stop = min(stop, at + ENTRY_BYTES * max(0, end - base))
             start = at + ENTRY_BYTES * max(0, first - base)
-            for low, high in self._metadata.written(stop):
+            for low, high in self._metadata.written(stop) if start < stop else ():
                 low = max(start, low - low % ENTRY_BYTES)
                 for a in range(low, min(high, stop), ENTRY_BYTES * _WORDS_AT_ONCE):
                     b = min(high, stop, a + ENTRY_BYTES * _WORDS_AT_ONCE)
@@ -537,16 +544,15 @@ class FrozenTable:
     def frozen(self, first: int, stop: int) -> NDArray[np.int64]:
         """Return the addresses of the frozen chunks among first ... stop - 1, which may be many."""
         found = [_NONE]
-        for addresses, _ in self._written(first):
-            addresses = addresses[addresses < stop]
+        for addresses, _ in self._written(first, stop):
             found.append(addresses[self.entries(addresses) != RAW])
         return np.concatenate(found)
 
     def count(self, stop: int) -> int:
         """Return how many of the chunks before an address are frozen."""
         return sum(
-            int(np.count_nonzero(self.entries(addresses[addresses < stop])))
-            for addresses, _ in self._written()
+            int(np.count_nonzero(self.entries(addresses)))
+            for addresses, _ in self._written(0, stop)
         )
 
     def clear_from(self, first: int) -> None:

@@ -91,6 +91,24 @@ def test_chunks_of_the_fill_value_have_no_blob(path):
         assert elements(a)[6].tolist() == [9] + [3] * 9
 
 
+def test_looking_for_frozen_chunks_reads_a_part_of_the_table(path, monkeypatch):
+    with create(path, (4 * 4000, 5), sparse=True) as a:
+        freeze(a, np.arange(0, 4000, 3))
+        read, before = [], File.read
+
+        def counting(self, n, at):
+            read.append(n)
+            return before(self, n, at)
+
+        monkeypatch.setattr(File, "read", counting)
+        for first, stop in [(0, 4), (1000, 1030), (1022, 1025), (3000, 3100), (7, 7), (3990, 9999)]:
+            read.clear()
+            expected = [q for q in range(first, min(stop, 4000)) if q % 3 == 0]
+            assert table(a).frozen(first, stop).tolist() == expected
+            assert sum(read) <= 16 * min(stop - first, 4096)
+        assert table(a).count(1025) == len(range(0, 1025, 3))
+
+
 @pytest.mark.parametrize("fill", [0, 3])
 @pytest.mark.invariant("I15")
 def test_a_flush_makes_holes_of_what_is_frozen_and_a_thaw_fills_them(path, fill):
