@@ -261,8 +261,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         3
         """
         self._check("freeze chunks of")
-        life.check_not_held(self, "freeze chunks of")
-        return _later.freeze(facts.freezable(self))  # type: ignore[no-any-return]
+        with self._writers.committing:  # so that a block of another thread has ended
+            life.check_not_held(self, "freeze chunks of")
+            return _later.freeze(facts.freezable(self))  # type: ignore[no-any-return]
 
     def thaw(self) -> None:
         """Store all chunks uncompressed again, at the places that their addresses give.

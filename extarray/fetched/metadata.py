@@ -14,7 +14,9 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import FormatError, ReplacedError, ResultError, StorageError
+from extarray.common.limits import limits
 from extarray.common.on_error import OnError
+from extarray.common.waiting import attempts, end_of
 from extarray.fetched.packs import TAIL_BYTES
 from extarray.fetched.shadow import shadow_of
 from extarray.format.blocks import DIRECTORY_BYTES, BlockKind, decode_directory, sums_capacity
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Content", "Words", "read_content"]
 
-# Attempts to read metadata that change between two requests.
-_ATTEMPTS = 20
 # Most bytes of a table of frozen chunks that come with the rest.
 _TABLE_BYTES = 1 << 20
 # Entries of a piece of a longer table.
@@ -93,7 +93,7 @@ def read_content(path: RemotePath, counts: Counts) -> tuple[Content, RemoteObjec
 
     It is read from the start on, so a number of freezes is no newer than the words behind it.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in attempts(end_of(limits.visibility_patience)):
         found, head = RemoteObject.read_head(path.object(METADATA), TAIL_BYTES, counts)
         with contextlib.suppress(ReplacedError):  # by a writer, between two requests
             ranges = list(_without(_long_table(found, head), len(head), found.size))
