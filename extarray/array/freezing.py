@@ -57,6 +57,8 @@ __all__ = [
 _MOST, _ROUND_BYTES, _PAUSE = 1 << 12, 1 << 24, 0.001
 # Seconds from a growth to the look at what it has left behind.
 _DELAY = 0.02
+# Seconds after an error, so that a full disk does not have the same chunks encoded all the time.
+_REST = 0.5
 
 
 def freeze(array: Stored) -> int:
@@ -351,11 +353,15 @@ class _Worker:
             time.sleep(_DELAY)
             array = found()
             self._waiting.discard(number)
+            has_failed = False
             if array is not None and not array.closed:
-                # What cannot be frozen now stays raw; an error that lasts shows at the next write.
-                with contextlib.suppress(Exception):
+                try:
                     _freeze_behind(array)
+                except Exception:  # noqa: BLE001 -- what cannot be frozen now stays raw
+                    has_failed = True  # an error that lasts shows at the next write
             del array
+            if has_failed:
+                time.sleep(_REST)
 
 
 _worker: _Worker | None = None

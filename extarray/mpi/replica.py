@@ -298,7 +298,8 @@ class ReplicaStore(PairReader):
             if found is None:
                 raise CorruptError(f"'{names[0]}' has no table of frozen chunks")
             if hidden is None:
-                pair.blobs = open_log(names, pair.header.uuid, found[1].uuid, flags)
+                # Rank 0 gives the log its name.
+                pair.blobs = open_log(names, pair.header.uuid, found[1].uuid, os.O_RDONLY)
             else:
                 pair.blobs = File.open(names[2], flags)
             pair.frozen = FrozenTable.load(pair, *found, self.axial.size)

@@ -519,7 +519,9 @@ class FileStore(PairReader):
                 pair.data = open_data((metadata, data), pair.header.uuid, flags)
             if block is not None:
                 name = names[2] if names is not None else blobs_name(metadata)
-                pair.blobs = open_log(names or (metadata,), pair.header.uuid, block[1].uuid, flags)
+                # Only the writer that commits knows that no other one is making a log just now.
+                how = flags if commits else os.O_RDONLY | NO_WAIT
+                pair.blobs = open_log(names or (metadata,), pair.header.uuid, block[1].uuid, how)
         except FileNotFoundError:
             what = "data file" if name == data else "file of frozen chunks"
             raise MissingError(

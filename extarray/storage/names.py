@@ -259,8 +259,9 @@ def open_log(names: Sequence[str], array: bytes, uuid: bytes, flags: int) -> Fil
     """Open the file of frozen chunks that has a uuid, even if nobody has named it yet.
 
     `names` begin with that of the metadata; a third one is the log's, else its usual name counts.
-    `array` is the array's uuid.  If the `os.open` flags permit writing, finish the naming; or
-    remove the log in the making of a repack that was stopped before its metadata counted.
+    `array` is the array's uuid.  If the `os.open` flags permit writing, which takes the writer's
+    lock, finish the naming; or remove the log in the making of a repack that was stopped before its
+    metadata counted.
 
     Raises
     ------

@@ -28,7 +28,7 @@ from extarray.errors import (
     StorageError,
 )
 from extarray.format.blobs import BLOB_HEAD_BYTES
-from extarray.storage import new_axis
+from extarray.storage import file_store, names, new_axis
 from extarray.storage.filesystem import File
 
 CHUNKS = (4, 256)
@@ -458,6 +458,47 @@ def test_a_log_in_the_making_is_no_ones(path, tmp_path):
     with xa.open(path, "r+") as a:
         assert np.array_equal(a[...], x)
     assert files(path) == ["scene.xmd", "scene.xta", "scene.xtz"]
+
+
+def test_who_comes_to_write_elements_leaves_a_log_in_the_making(path, monkeypatch):
+    has_opened, errors = threading.Event(), []
+
+    def open_log(*args):
+        try:
+            return names.open_log(*args)
+        finally:
+            has_opened.set()
+
+    def write():
+        try:
+            with xa.open(path, "r+", share="elements") as b:
+                b[0] = 8
+        except BaseException as error:
+            errors.append(error)
+            has_opened.set()
+
+    writer = threading.Thread(target=write)
+
+    class NewLog(new_axis.NewLog):
+        def finish(self):
+            super().finish()
+            writer.start()
+            assert has_opened.wait(30)
+
+    with create(path) as a:
+        x = make_garbage(a, VALUES)
+        with monkeypatch.context() as patch:
+            patch.setattr(file_store, "open_log", open_log)
+            patch.setattr(new_axis, "NewLog", NewLog)
+            a.repack()
+            writer.join()
+        x[0] = 8
+        assert errors == []
+        assert np.array_equal(a[...], x)
+    assert files(path) == ["scene.xmd", "scene.xta", "scene.xtz"]
+    assert xa.check(path, data=True).ok
+    with xa.open(path) as a:
+        assert np.array_equal(a[...], x)
 
 
 @pytest.mark.slow

@@ -215,6 +215,26 @@ def test_what_cannot_be_frozen_at_the_end_stays_raw(tmp_path, monkeypatch, error
         np.testing.assert_array_equal(a[...], x)
 
 
+def test_the_background_rests_after_an_error(tmp_path, monkeypatch):
+    tried, rests = threading.Event(), threading.Event()
+
+    def fail(array):
+        tried.set()
+        raise StorageError(errno.ENOSPC, "no space")
+
+    class Time:
+        @staticmethod
+        def sleep(seconds):
+            if tried.is_set() and seconds == freezing._REST:
+                rests.set()
+
+    monkeypatch.setattr(freezing, "_freeze_behind", fail)
+    monkeypatch.setattr(freezing, "time", Time)
+    with xa.create(tmp_path / "a", (0, 4), int, chunks=(2, 4), compression="zlib") as a:
+        a.append(np.ones((8, 4), int))
+        assert rests.wait(30)
+
+
 def test_damage_is_not_frozen(tmp_path, engine):
     path = tmp_path / "a"
     with xa.create(
