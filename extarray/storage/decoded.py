@@ -47,7 +47,7 @@ def show_frozen(pair: Present, axial: Axial) -> None:
 
 
 class FrozenChunks:
-    """What the core knows of a table of frozen chunks.
+    """The table of frozen chunks as the core knows it.
 
     Parameters
     ----------
