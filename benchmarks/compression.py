@@ -17,6 +17,7 @@ import os
 import shutil
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ THREAD = "threads"
 # -- libraries -------------------------------------------------------------------------------------
 
 
-class Library:
+class Library(ABC):
     """An array on disk of one library; the least that all of them can do.
 
     Parameters
@@ -54,11 +55,13 @@ class Library:
         self.path = path
         self.array: Any = None
 
+    @abstractmethod
     def create(self, shape: tuple[int, ...], dtype: str, chunks: tuple[int, ...]) -> None:
-        raise NotImplementedError
+        """Create the array."""
 
+    @abstractmethod
     def open(self, mode: str) -> None:
-        raise NotImplementedError
+        """Open the array."""
 
     def grow(self, shape: tuple[int, ...]) -> None:
         self.array.resize(shape)
@@ -263,14 +266,14 @@ class Measured:
     """The lines of one library: each yields names and seconds."""
 
     def __init__(self, library: type[Library], sizes: Sizes, folder: str) -> None:
-        self.library, self.sizes, self.folder = library, sizes, folder
+        self.kind, self.sizes, self.folder = library, sizes, folder
         self.rng = np.random.default_rng(5)
 
     def fresh(self) -> Library:
         """Return an array that is to be created, in the place of the one before."""
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
-        return self.library(os.path.join(self.folder, "a"))
+        return self.kind(os.path.join(self.folder, "a"))
 
     def written(self, cube: np.ndarray) -> Iterator[tuple[str, float]]:
         one, sizes = self.fresh(), self.sizes

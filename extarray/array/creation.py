@@ -218,6 +218,11 @@ def create(
             compression=compression,
             freeze=freeze,
         )
+        if freeze is not NOT_GIVEN and options.get("compression") is None:
+            raise ArgumentError(
+                f"freeze={freeze!r} says when chunks are compressed; give compression, too, or "
+                "leave it out"
+            )
         return _checked(path, overwrite=overwrite, engine=engine, durability=durability, **options)
 
     if comm is not None:

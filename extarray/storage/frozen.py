@@ -111,7 +111,7 @@ def new_log(uuid: bytes, array: bytes) -> bytes:
 class FrozenTable:
     """The table of frozen chunks of an open pair of files, and the log of their blobs.
 
-    Made by `create`, `load` and `succeed`.  Threads may call everything at the same time, but the
+    Made by `create`, `load` and `successor`.  Threads may call everything at the same time, but the
     caller keeps stores out of chunks that it freezes, and out of frozen ones.
 
     Attributes

@@ -34,7 +34,7 @@ from extarray.storage.frozen import HANDED_ON, NewLog
 from extarray.storage.pair import PASSED_ON, Pair
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -114,6 +114,23 @@ def repack(pair: Pair, commits: Committer, axial: Axial, progress: Reported) -> 
                     os.unlink(temporary)
 
 
+@contextlib.contextmanager
+def _undisturbed(pair: Pair) -> Iterator[None]:
+    """Let nobody freeze, thaw or rewrite frozen chunks but threads that thaw."""
+    if pair.frozen is None:
+        yield
+        return
+    with pair.frozen.freezing() as is_alone, pair.frozen.keeping_blobs():
+        if not is_alone:
+            raise LockedError(
+                errno.EAGAIN,
+                "other processes have it open to write elements (ranks, or share='elements'), and "
+                "could thaw chunks meanwhile; change its metadata when those have closed it",
+                str(pair.path),
+            )
+        yield
+
+
 def _replace_metadata(
     pair: Pair,
     commits: Committer,
@@ -141,88 +158,66 @@ def _replace_metadata(
     log : NewLog, optional
         An empty log, which gets the blobs of frozen chunks.
     """
-    with contextlib.ExitStack() as stack:
-        if pair.frozen is not None and not stack.enter_context(pair.frozen.freezing()):
-            raise LockedError(
-                errno.EAGAIN,
-                "other processes have it open to write elements (ranks, or share='elements'), and "
-                "could thaw chunks meanwhile; change its metadata when those have closed it",
-                str(pair.path),
-            )
-        if pair.frozen is not None:
-            stack.enter_context(pair.frozen.keeping_blobs())
-        _replace_metadata_alone(pair, commits, header, changes, axial, attrs, what, done, log)
-
-
-def _replace_metadata_alone(
-    pair: Pair,
-    commits: Committer,
-    header: Header,
-    changes: dict[str, Any],
-    axial: Axial,
-    attrs: str,
-    what: str,
-    done: str,
-    log: NewLog | None,
-) -> None:
-    """Do `_replace_metadata`, with nobody else there who could thaw chunks."""
-    commits.flush()
-    with family(what, pair.path):
-        name = pair.own_name(what)
-        if pair.metadata.stat().st_nlink > 1:  # the other link would keep the old metadata
-            raise StorageError(
-                errno.EMLINK,
-                f"{what.replace('{}', str(pair.path), 1)}: its metadata file has a second name (a "
-                "hard link); remove one of the two, or work on a copy of the array",
-                name,
-            )
-        temporary = fresh_name(name, pair.header.uuid)
-        file = File()
-        try:
-            file = _create_own(temporary, name)
-            lock.acquire(file, pair.path, 0)
-            state = pair.state._replace(
-                sequence=pair.state.sequence + 2,
-                unclean=pair.unclean,
-                superseded=False,
-                **changes,
-            )
-            sums = _sums_for(pair, header)
-            records = [record_at(axial, n) for n in range(axial.segments)]
-            slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
-            blocks = _members(pair)
-            fresh = _write_fresh(pair, file, header, state, records, attrs, slots, blocks, log)
-            lock.note_holder(file, fresh.header, True, pair.place(header.uuid))
-            file.datasync()
-            if log is not None:
-                sync_folders(pair.names)
-            # Now readers check which file has the name.
-            commits.write_superblock(
-                pair.state._replace(sequence=pair.state.sequence + 1, superseded=True)
-            )
-            if pair.frozen is not None:
-                pair.frozen.hand_on()
-            os.replace(temporary, name)
-            with family(done + ", but its readers could not be notified: refresh them", pair.path):
-                # Readers that must know of cuts see that another ``.xmd`` counts them now.
-                if any(pair.header.fill):
-                    pair.write_count(pair.read_cuts() | PASSED_ON)
-            _succeed(pair, commits, file, fresh, attrs, sums, log)
-        except BaseException:
-            if file.closed or not file.is_at(name):
-                with contextlib.suppress(OSError):
-                    file.close()
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
+    with _undisturbed(pair):
+        commits.flush()
+        with family(what, pair.path):
+            name = pair.own_name(what)
+            if pair.metadata.stat().st_nlink > 1:  # the other link would keep the old metadata
+                raise StorageError(
+                    errno.EMLINK,
+                    f"{what.replace('{}', str(pair.path), 1)}: its metadata file has a second name "
+                    "(a hard link); remove one of the two, or work on a copy of the array",
+                    name,
+                )
+            temporary = fresh_name(name, pair.header.uuid)
+            file = File()
+            try:
+                file = _create_own(temporary, name)
+                lock.acquire(file, pair.path, 0)
+                state = pair.state._replace(
+                    sequence=pair.state.sequence + 2,
+                    unclean=pair.unclean,
+                    superseded=False,
+                    **changes,
+                )
+                sums = _sums_for(pair, header)
+                records = [record_at(axial, n) for n in range(axial.segments)]
+                slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
+                blocks = _members(pair)
+                fresh = _write_fresh(pair, file, header, state, records, attrs, slots, blocks, log)
+                lock.note_holder(file, fresh.header, True, pair.place(header.uuid))
+                file.datasync()
+                if log is not None:
+                    sync_folders(pair.names)
+                # Now readers check which file has the name.
+                commits.write_superblock(
+                    pair.state._replace(sequence=pair.state.sequence + 1, superseded=True)
+                )
                 if pair.frozen is not None:
-                    with contextlib.suppress(OSError):  # readers look at the name all the time
-                        pair.frozen.take_back()
+                    pair.frozen.hand_on()
+                os.replace(temporary, name)
+                with family(
+                    done + ", but its readers could not be notified: refresh them", pair.path
+                ):
+                    # Readers that must know of cuts see that another ``.xmd`` counts them now.
+                    if any(pair.header.fill):
+                        pair.write_count(pair.read_cuts() | PASSED_ON)
+                _succeed(pair, commits, file, fresh, attrs, sums, log)
+            except BaseException:
+                if file.closed or not file.is_at(name):
+                    with contextlib.suppress(OSError):
+                        file.close()
+                    with contextlib.suppress(OSError):
+                        os.unlink(temporary)
+                    if pair.frozen is not None:
+                        with contextlib.suppress(OSError):  # readers look at the name all the time
+                            pair.frozen.take_back()
+                    raise
+                # Interrupted when all was done, or failed to tell readers.
+                _succeed(pair, commits, file, fresh, attrs, sums, log)
                 raise
-            # Interrupted when all was done, or failed to tell readers.
-            _succeed(pair, commits, file, fresh, attrs, sums, log)
-            raise
-    with contextlib.suppress(OSError):
-        pair.sync_names()  # the next flush reports what fails here
+        with contextlib.suppress(OSError):
+            pair.sync_names()  # the next flush reports what fails here
 
 
 def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:

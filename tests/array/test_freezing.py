@@ -304,6 +304,8 @@ def test_what_cannot_be_compressed_says_so(tmp_path):
         xa.create(None, 3, compression="zlib")
     with pytest.raises(ArgumentError, match="freeze"):
         xa.create(tmp_path / "a", 3, compression="zlib", freeze="soon")
+    with pytest.raises(ArgumentError, match="give compression, too"):
+        xa.create(tmp_path / "a", 3, freeze="close")
     with pytest.raises(ArgumentError, match="no codec 'zip'"):
         xa.create(tmp_path / "a", 3, compression="zip")
     with (
