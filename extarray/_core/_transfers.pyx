@@ -1368,7 +1368,8 @@ cdef class ChunkMoves:
         look_up_strides(s, values, stride)
         prepare(&self.job, &self.axial, &frame.now.layout, s, self.pieces, values.data, stride)
         self.job.stream = size >= STREAM_BYTES
-        self.releases = size >= RELEASE_BYTES
+        # A call, or a wait for another thread's write to the chunk, must not keep the GIL.
+        self.releases = size >= RELEASE_BYTES or frame.now.layout.base == NULL
         self.keeps = total <= frame.frozen.share
         begin_walk(&w, &frame.now.layout, s)
         while True:

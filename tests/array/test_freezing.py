@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -233,6 +235,33 @@ def test_the_background_rests_after_an_error(tmp_path, monkeypatch):
     with xa.create(tmp_path / "a", (0, 4), int, chunks=(2, 4), compression="zlib") as a:
         a.append(np.ones((8, 4), int))
         assert rests.wait(30)
+
+
+WAITER = """
+import sys, threading, time
+import numpy as np
+import extarray as xa
+with xa.create(
+    sys.argv[1], (4, 8), int, chunks=(4, 4), compression="zlib", freeze="never", engine="pread"
+) as a:
+    a[...] = 1
+    a.freeze()
+    for value in range(4):  # thaws the first chunk
+        a[0, 0] = value
+    sieve = a._store.now.sieve
+    writer = threading.Thread(target=a.__setitem__, args=(np.s_[:, 3:5], 7))
+    with sieve:  # as growth into places that a cut has left does
+        writer.start()
+        for _ in range(100):
+            time.sleep(0.001)
+    writer.join()
+    assert (a[:, 3:5] == 7).all()
+"""
+
+
+def test_a_write_to_raw_and_frozen_chunks_waits_without_the_gil(tmp_path):
+    command = [sys.executable, "-c", WAITER, os.fspath(tmp_path / "a")]
+    subprocess.run(command, check=True, timeout=60)
 
 
 def test_damage_is_not_frozen(tmp_path, engine):
