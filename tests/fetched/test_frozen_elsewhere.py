@@ -7,6 +7,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -516,10 +517,10 @@ def test_a_lost_blob_gives_way_to_raw_elements(tmp_path):
 
 
 WRITER = """
-import sys, time
+import os, sys, time
 import numpy as np
 import extarray as xa
-path, seed = sys.argv[1], int(sys.argv[2])
+path, seed, stop = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 rng = np.random.default_rng(seed)
 chunks = (8, 8, 8)
 def truth(low, high):
@@ -531,9 +532,9 @@ a = xa.create(path, high, "f8", chunks=chunks, compression="zlib", freeze=freeze
 a[...] = truth((0, 0, 0), high)
 whole = truth((0, 0, 0), high)
 print("ready", flush=True)
-end = time.monotonic() + float(sys.argv[3])
+end = time.monotonic() + 60
 n = 0
-while time.monotonic() < end:
+while not os.path.exists(stop) and time.monotonic() < end:
     n += 1
     step = rng.integers(0, 8)
     if step < 2:
@@ -582,8 +583,10 @@ def test_states_are_whole(tmp_path, tags_by, seed, in_pieces):
 
 
 def read_beside_a_writer(tmp_path, tags_by, seed, seconds):
+    """Read at least so long, and until enough was seen, however slow the machine."""
+    stop = tmp_path / "stop"
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, tmp_path / "a", str(seed), str(seconds)],
+        [sys.executable, "-c", WRITER, tmp_path / "a", str(seed), stop],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -592,10 +595,9 @@ def read_beside_a_writer(tmp_path, tags_by, seed, seconds):
     def read(a, seed):
         rng = np.random.default_rng(seed)
         known = np.zeros((200, 200, 200), "f4")  # how often elements were overwritten, at least
-        n_states = n_boxes = 0
         while writer.poll() is None:
             if rng.random() < 0.5:
-                n_states += a.refresh()
+                states.append(a.refresh())
             for _ in range(3):
                 low = [int(rng.integers(0, n)) for n in a.shape]
                 high = [
@@ -605,20 +607,27 @@ def read_beside_a_writer(tmp_path, tags_by, seed, seconds):
                 times, rest = np.divmod(a[box] - base(low, high), 1 << 20)
                 assert not rest.any()
                 assert (times >= 0).all()
-                n_boxes += 1
+                boxes.append(box)
             if seed == 1:  # alone
                 a.refresh()
                 times = (a[box] - base(low, high)) / (1 << 20)
                 assert (times >= known[box]).all()
                 known[box] = times
-        return n_states, n_boxes
 
+    states, boxes = [], []
     with served(tmp_path, tags_by=tags_by) as web, ThreadPoolExecutor(3) as pool:
         try:
             with xa.open(web.url("a")) as a, xa.open(web.url("a")) as b:
                 jobs = [pool.submit(read, a, 1), *(pool.submit(read, b, n) for n in (2, 3))]
-                n_states, n_boxes = np.sum([job.result() for job in jobs], axis=0)
-                assert n_states > 3 and n_boxes > 20
+                end = time.monotonic() + seconds
+                while time.monotonic() < end or sum(states) <= 3 or len(boxes) <= 20:
+                    if any(job.done() for job in jobs):
+                        break
+                    time.sleep(0.02)
+                stop.touch()
+                for job in jobs:
+                    job.result()
+                assert sum(states) > 3 and len(boxes) > 20
                 for each in (a, b):
                     each.refresh()
                     np.testing.assert_array_equal(each[...], np.load(tmp_path / "a.npy"))

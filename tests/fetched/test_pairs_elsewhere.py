@@ -207,12 +207,14 @@ def test_states_are_whole(tmp_path, engine, checksum):
     """A writer appends on three axes meanwhile, and the server reads what it has half written."""
     low, high = (0, 0, 0), [4, 16, 16]
     writer = xa.from_array(truth(low, high), tmp_path / "a", (2, 16, 16), checksum=checksum)
-    ended = threading.Event()
+    ended, is_enough = threading.Event(), threading.Event()
 
     def write():
         rng = np.random.default_rng(0)
         with writer:
-            for n in range(60):
+            for n in range(300):
+                if n >= 60 and is_enough.is_set():
+                    break
                 axis, by = int(rng.integers(0, 3)), int(rng.integers(1, 4))
                 start = [0, 0, 0]
                 start[axis] = high[axis]
@@ -220,7 +222,7 @@ def test_states_are_whole(tmp_path, engine, checksum):
                 writer.append(truth(start, high), axis=axis)
                 if n % 7 == 0:
                     writer.flush()
-                time.sleep(0.005)
+                time.sleep(0.005 if n < 60 else 0.1)
         ended.set()
 
     thread = threading.Thread(target=write)
@@ -231,6 +233,8 @@ def test_states_are_whole(tmp_path, engine, checksum):
         while True:
             is_last = ended.is_set()
             n_states += a.refresh()
+            if n_states > 3:
+                is_enough.set()
             assert all(n >= m for n, m in zip(a.shape, before, strict=True))
             before = a.shape
             for _ in range(2):

@@ -285,7 +285,7 @@ def write_ever_higher(path, k, seconds, told):
 def freeze_ever_again(path, engine, seconds, told):
     """Write rising numbers to every fourth element, as the one writer, which freezes, too."""
     end, n, n_frozen = time.monotonic() + seconds, 0, 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or not n_frozen:  # the others end, so that it can freeze
         with xa.open(path, "r+", engine=engine) as a:
             for what in (a.freeze, a.flush, a.freeze, a.thaw):
                 n += 1
