@@ -199,7 +199,7 @@ def freezable(array: Any) -> Any:
         check(array)
         how = "copy it to files" if array.path is None else "set its attribute compression"
         raise ArgumentError(
-            f"chunks of {array._name()} cannot be frozen: it has no compression; {how}"
+            f"{array._name()} has no compression, so none of its chunks is ever frozen; {how}"
         )
     return array
 
