@@ -422,8 +422,11 @@ class FrozenTable:
                 for place, word in zip(places.tolist(), words[here].tolist(), strict=True):
                     self._metadata.write(word.to_bytes(8, "little"), place)
             else:
-                self._make_ready(number, within[here])
-                self._words[number][TABLE_WORDS * within[here] + which] = words[here]
+                # A word that becomes 0 has its space; another process may clear one beside it.
+                self._make_ready(number, within[here[words[here] != RAW]])
+                places, new = TABLE_WORDS * within[here] + which, words[here]
+                differ = self._words[number][places] != new
+                self._words[number][places[differ]] = new[differ]
 
     def _make_ready(self, number: int, within: NDArray[np.int64]) -> None:
         """Give disk space to the pages of words, since a store to a hole may find none."""

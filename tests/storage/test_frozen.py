@@ -601,6 +601,26 @@ def test_a_full_disk_leaves_the_log_as_it_was(path, monkeypatch):
         assert np.array_equal(elements(a), VALUES)
 
 
+def test_a_thaw_stores_its_own_words_alone(path, monkeypatch):
+    """Other processes may clear words of the same page, also where space cannot be reserved."""
+    make(path, VALUES)
+    monkeypatch.setattr(File, "reserve", lambda *args: errno.EOPNOTSUPP)
+    written, write = [], File.write
+
+    def note(file, data, at):
+        if file.name.endswith(".xmd"):
+            written.append((at, at + len(data)))
+        write(file, data, at)
+
+    monkeypatch.setattr(File, "write", note)
+    with xa.open(path, "r+", engine="mmap") as a:
+        regions = table(a).regions
+        written.clear()
+        table(a).thaw(np.arange(4))
+        assert not table(a).entries(np.arange(4)).any()
+        assert all(stop <= at or start >= at + n for start, stop in written for at, n in regions)
+
+
 @pytest.mark.parametrize("step", ["reserve", "write", "datasync"])
 def test_a_full_disk_stops_a_thaw_and_loses_nothing(path, monkeypatch, step):
     make(path, VALUES)
