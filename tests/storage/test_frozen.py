@@ -952,12 +952,6 @@ def test_checksums_are_those_of_the_elements(path, verify):
     assert xa.check(path, data=True).ok
 
 
-def test_writers_do_not_share_yet(path):
-    make(path, VALUES)
-    with pytest.raises(xa.errors.ArgumentError, match="only a single writer"):
-        xa.open(path, "r+", share=True)
-
-
 @pytest.mark.parametrize("order", ["address", "hilbert"])
 @pytest.mark.parametrize("checksum", [False, True])
 def test_packing_thaws(path, tmp_path, order, checksum):
