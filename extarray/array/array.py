@@ -247,8 +247,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         Raises
         ------
         ArgumentError
-            A ValueError: `compression` is None, or the array is inside a block of
-            `extarray.commit`.
+            A ValueError: `compression` is None, writers share the array (``share=True``), or it is
+            inside a block of `extarray.commit`.
         ReadOnlyError, ClosedError, StorageError
 
         Examples

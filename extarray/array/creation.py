@@ -444,7 +444,8 @@ def open(
     Writers that share an array may write different elements at the same time, in one chunk too.
     Growth, shrinking, attributes and `flush` begin with the newest state, as if `refresh` was
     called before; between them each writer has its own view of the bounds.  Appends at one side of
-    one axis go on at the same time, and are committed in the order in which they began.
+    one axis go on at the same time, and are committed in the order in which they began.  No chunk
+    is compressed while writers share an array; the next writer that has it alone does that.
 
     With ``share="elements"`` a process asks nothing of others and tells them nothing.  Elements
     that it assigns are seen at once by all that have the array open, on other hosts from their next

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray._core._transfers import freeze_taken, return_changed, take_changed, thaw_chunks
-from extarray.array.facts import check, freezable
+from extarray.array.facts import check, check_sole, freezable
 from extarray.codecs._filters import is_constant
 from extarray.codecs.payloads import Encoded, encode
 from extarray.common.config import config
@@ -66,6 +66,7 @@ def freeze(array: Stored) -> int:
     core: Any = array
     with array._writers.committing:
         frozen = _table(array)
+        check_sole(array, f"freeze chunks of {array._name()}")
         if frozen.codec is None:
             raise ArgumentError(
                 f"chunks of {array._name()} cannot be frozen: its compression is None; set it first"

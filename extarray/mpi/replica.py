@@ -302,7 +302,8 @@ class ReplicaStore(PairReader):
                 pair.blobs = open_log(names, pair.header.uuid, found[1].uuid, os.O_RDONLY)
             else:
                 pair.blobs = File.open(names[2], flags)
-            pair.frozen = FrozenTable.load(pair, *found, self.axial.size)
+            joins = pair.mode == "r+"  # rank 0 has taken it over
+            pair.frozen = FrozenTable.load(pair, *found, self.axial.size, joins)
             pair.frozen.may_freeze = False
 
     @property

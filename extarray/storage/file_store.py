@@ -106,12 +106,16 @@ class FileWriters(Protocol):
         They commit; otherwise they write elements inside the bounds, and follow the committers.
     are_one : bool
         There is one writer, apart from writers of elements only.
+    joins : bool
+        Other writers that commit have it open; known once `lock` has returned.
     """
 
     @property
     def may_commit(self) -> bool: ...
     @property
     def are_one(self) -> bool: ...
+    @property
+    def joins(self) -> bool: ...
     def lock(self, pair: Pair, timeout: float | None) -> None:
         """Take the lock on ``.xmd`` that writing needs."""
 
@@ -129,6 +133,7 @@ class FileAlone:
     """The policy of a lone writer of a pair of files."""
 
     may_commit = are_one = True
+    joins = False
 
     def lock(self, pair: Pair, timeout: float | None) -> None:
         """Take the writer's lock."""
@@ -585,7 +590,8 @@ class FileStore(PairReader):
             pair.mode = "r+" if commits else "r"
             if commits:
                 self._check_table(found, block[1])
-            pair.frozen = FrozenTable.load(pair, *block, axial.size)
+            joins = commits and self.writers.joins
+            pair.frozen = FrozenTable.load(pair, *block, axial.size, joins)
         if pair.data.start % MAPPABLE and pair.engine == "mmap":
             if engine == "mmap":
                 raise ArgumentError(
@@ -630,11 +636,6 @@ class FileStore(PairReader):
             raise blobs_alone(pair.metadata.name)
         if writable:
             _check_coherent(pair)
-        if writable and not self.writers.are_one and self.writers.may_commit:
-            raise ArgumentError(
-                f"writers cannot share '{pair.path}': only a single writer can compress its "
-                "chunks; open it without share, or with share='elements' to write elements only"
-            )
         return found
 
     def _check_table(self, found: WholeState, block: BlobsBlock) -> None:

@@ -141,7 +141,7 @@ class FrozenTable:
     encoded : list
         Rounds of chunks that wait for their words.
     may_freeze : bool
-        False in processes that only thaw, beside the writer.
+        False in processes that only thaw, beside the writer or other ones.
     forget : callable or None
         Called with addresses before their raw bytes become holes.
     """
@@ -224,11 +224,13 @@ class FrozenTable:
         return None if block is None else (at, block)
 
     @classmethod
-    def load(cls, pair: Pair, at: int, block: BlobsBlock, n_chunks: int) -> FrozenTable:
+    def load(
+        cls, pair: Pair, at: int, block: BlobsBlock, n_chunks: int, joins: bool = False
+    ) -> FrozenTable:
         """Take over the table of an open pair, mended where a power cut has lost blobs.
 
         A live word beyond the end of the log on the disk that leads to no whole blob gives way to
-        the durable one.
+        the durable one.  `joins`: a writer that is at work has done this, and may thaw just now.
 
         Raises
         ------
@@ -239,13 +241,15 @@ class FrozenTable:
         self = cls(pair, pair.metadata, at, block, pair.blobs)
         length = pair.blobs.length
         self._end = max(-(-length // UNIT) * UNIT, block.given)
+        self._seen = pair.state.sequence
+        if joins:
+            return self
         is_known = pair.told_place() == Place(boot_id(), *pair.data.identity())
         if pair.mode == "r+":
             if self.number & HANDED_ON:  # by a writer that ended before other metadata had the name
                 self.take_back()
             self.clear_from(n_chunks)
         self._look_through(is_known and any(boot_id()), length)
-        self._seen = pair.state.sequence
         return self
 
     @classmethod
@@ -422,8 +426,11 @@ class FrozenTable:
                 for place, word in zip(places.tolist(), words[here].tolist(), strict=True):
                     self._metadata.write(word.to_bytes(8, "little"), place)
             else:
-                self._make_ready(number, within[here])
-                self._words[number][TABLE_WORDS * within[here] + which] = words[here]
+                # A word that becomes 0 has its space; another process may clear one beside it.
+                self._make_ready(number, within[here[words[here] != RAW]])
+                places, new = TABLE_WORDS * within[here] + which, words[here]
+                differ = self._words[number][places] != new
+                self._words[number][places[differ]] = new[differ]
 
     def _make_ready(self, number: int, within: NDArray[np.int64]) -> None:
         """Give disk space to the pages of words, since a store to a hole may find none."""
@@ -800,12 +807,22 @@ class FrozenTable:
         return True
 
     def let_go(self, first: int, stop: int) -> None:
-        """Make chunks raw whose elements nobody needs: their raw places count, as they are."""
+        """Make chunks raw whose elements nobody needs: their raw places count.
+
+        Those may be holes.  If zero is not the fill value they are filled first, for readers that
+        do not know yet that the elements were cut off.
+        """
+        pair, fill, size = self._pair, self._header.fill, self._header.chunk_bytes
         with self._lock:
             some = self.frozen(first, stop)
-            if len(some):
-                with self._thawing(some[0], some[-1] + 1):
-                    self.store_live(some, np.zeros(len(some), np.uint64))
+            if not len(some):
+                return
+            with self._thawing(some[0], some[-1] + 1):
+                if any(fill):
+                    with family("cannot make room for chunks in '{}'", f"{pair.path}.xta"):
+                        for start, end in _in_bytes(some, size):
+                            pair.data.fill(fill, start, end)
+                self.store_live(some, np.zeros(len(some), np.uint64))
 
     @contextlib.contextmanager
     def _thawing(self, first: int, stop: int) -> Iterator[None]:
@@ -851,7 +868,8 @@ class FrozenTable:
     def snapshot(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], int]:
         """Return what a synchronization of log and ``.xta`` that begins now brings to the disk."""
         with self._lock:
-            addresses = np.array(sorted(self._dirty), np.int64)
+            # Beside others that thaw, the words stay, and their raw places do not become holes.
+            addresses = np.array(sorted(self._dirty) if self.may_freeze else [], np.int64)
             return addresses, self.entries(addresses), self._end
 
     def sync(self, snapshot: tuple[NDArray[np.int64], NDArray[np.uint64], int]) -> None:
@@ -880,6 +898,8 @@ class FrozenTable:
     def punch(self) -> None:
         """Make holes of frozen chunks, once their durable words are on the disk."""
         pair, size = self._pair, self._header.chunk_bytes
+        if not self._settled:
+            return
         with self.freezing() as is_alone, self._lock:
             if not is_alone:
                 return
@@ -913,12 +933,27 @@ class FrozenTable:
 
     # -- other files -----------------------------------------------------------------------------
 
+    def block_bytes(self) -> bytes:
+        """Read the block, as it is."""
+        return self._metadata.read(SECTOR, self._at)
+
     def refresh(self) -> None:
         """Take up extents that the writer has added."""
-        pair = self._pair
-        if self.number & HANDED_ON or self._metadata is not pair.metadata:
+        if self.number & HANDED_ON or self._metadata is not self._pair.metadata:
             return
-        with self._lock, contextlib.suppress(CorruptError):  # a writer may be at work
+        with contextlib.suppress(CorruptError):  # a writer may be at work
+            self.take_up()
+
+    def take_up(self) -> None:
+        """Take up the block as other processes have written it.
+
+        Raises
+        ------
+        CorruptError
+            The block is damaged, or a writer is at work on it.
+        """
+        pair = self._pair
+        with self._lock:
             found = self.block_of(pair)
             if found is None:
                 return

@@ -148,7 +148,7 @@ class FileElements:
         The array's writer, if any, knows of this process.
     """
 
-    may_commit = are_one = False
+    may_commit = are_one = joins = False
 
     def __init__(self, told: bool = False) -> None:
         self._told = told
@@ -161,8 +161,7 @@ class FileElements:
         pair = store.now
         lock.begin_elements(pair.data, pair.path)
         if pair.frozen is not None:
-            _check_frozen(pair)
-            pair.frozen.may_freeze = False
+            _only_thaw(pair, "elements")
         pair.elements_only = True
         pair.engine = "pread"
         # The writer may be on another host, from where it cannot flush for this process.
@@ -178,13 +177,13 @@ class FileElements:
         """Do nothing: the lock is the parent's."""
 
 
-def _check_frozen(pair: Pair) -> None:
-    """Refuse to write elements where frozen chunks could not be thawed."""
+def _only_thaw(pair: Pair, share: bool | str) -> None:
+    """Let this process thaw frozen chunks, as others do; refuse that where they cannot agree."""
     frozen = pair.frozen
     assert frozen is not None
     if pair.data.is_networked or not lock.can_thaw(pair.data):
         raise ArgumentError(
-            f"cannot open '{pair.path}' with share='elements': its chunks may be compressed, and "
+            f"cannot open '{pair.path}' with share={share!r}: its chunks may be compressed, and "
             "here processes cannot agree on who decompresses one; open it without share"
         )
     if frozen.is_mended:
@@ -194,6 +193,7 @@ def _check_frozen(pair: Pair) -> None:
         )
     if frozen.number & HANDED_ON:  # between the opening and the lock
         raise PartnerError(f"'{pair.path}' gained an axis during opening; open it again")
+    frozen.may_freeze = False
 
 
 class Sharing:
@@ -207,10 +207,12 @@ class Sharing:
         Ticket of this writer's turn; 0 without one.
     queue : list of Writer
         Others that have turns, in ticket order, as of the last `take_up`.
+    joins : bool
+        Other writers were there when this one came.
     """
 
     may_commit = True
-    are_one = False
+    are_one = joins = False
 
     _pair: Pair
     _states: StateReader
@@ -240,6 +242,7 @@ class Sharing:
         """Take a writer's slot, and the commit lock until `begin` is done."""
         self._pair = pair
         self._slot = lock.join(pair.metadata, pair.path, timeout)
+        self.joins = lock.anyone_is_alive(pair.metadata)
 
     def begin(self, store: FileStore, slot: int) -> None:
         """Join the writers at work; without any, take over from the last one."""
@@ -249,11 +252,13 @@ class Sharing:
                 f"writers cannot share '{pair.path}': only a single writer can maintain its "
                 "checksums; open it without share, or copy it with checksum=False"
             )
+        if pair.frozen is not None:
+            _only_thaw(pair, True)
         self._states, self._following = store.states, store.following
         self._commits, self._space = commits, store.space
         pair.others = self
         commits.may_be_sealed = True  # others seal, and may die before removing a seal
-        if not lock.anyone_is_alive(pair.metadata):
+        if not self.joins:
             ALONE.begin(store, slot)
             self._table_at = commits.ensure_block(BlockKind.WRITERS)
             self._clear_table()
@@ -285,6 +290,7 @@ class Sharing:
                     _, pair.state = live[0]
                     pair.unclean = pair.state.unclean
                 self._look_and_tidy()
+                self._take_up_table()
                 if lock.anyone_is_alive(pair.metadata):
                     pair.check_length()
                 else:
@@ -375,10 +381,19 @@ class Sharing:
             self._commits.may_be_sealed = True  # others seal, and may die before removing a seal
             pair.unclean = pair.state.unclean  # whatever a failed change has made of it
             self._look_and_tidy()
+            self._take_up_table()
             self._group_at = pair.blocks().get(BlockKind.GROUP, 0)
             self._space.length = pair.data.length  # others lengthen and truncate, too
             self._is_current = True
         return is_new
+
+    def _take_up_table(self) -> None:
+        """Adopt the room that others have given the table of frozen chunks, committed or not."""
+        frozen = self._pair.frozen
+        if frozen is not None:
+            frozen.take_up()
+            ends = map(sum, frozen.regions)
+            self._commits.blocks_end = max([self._commits.blocks_end, *ends])
 
     def doubt(self) -> None:
         """Adopt everything afresh in the next step, since the present one has failed."""
@@ -388,8 +403,9 @@ class Sharing:
     def _look(self) -> bytes:
         """Read the raw bytes that writers change with each step, to notice others.
 
-        These are the superblocks, the number of cuts, the directory, pending states and the table.
-        Return b"" if they are unreadable, or their places not all known to this writer.
+        These are the superblocks, the number of cuts, the directory, pending states, the table, and
+        the block for frozen chunks.  Return b"" if they are unreadable, or their places not all
+        known to this writer.
         """
         file, header = self._pair.metadata, self._pair.header
         if file.closed:
@@ -401,6 +417,8 @@ class Sharing:
                 seen += file.read(BLOCK_BYTES[BlockKind.GROUP], self._group_at)
             elif any(seen[at : at + ENTRY_BYTES]):
                 return b""
+            if (frozen := self._pair.frozen) is not None:
+                seen += frozen.block_bytes()
             return seen + self._read_table()
         except OSError:
             return b""

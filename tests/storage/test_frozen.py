@@ -25,11 +25,12 @@ from frozen_chunks import (
     table,
 )
 from injected import at_every_place, interrupted, needs_no_tracing
+from lost_pages import Disk
 
 import extarray as xa
 from extarray.common.limits import limits
 from extarray.format.frozen import decode_frozen_block, encode_frozen_block
-from extarray.storage import commits, filesystem, frozen, names, new_axis, space
+from extarray.storage import commits, frozen, names, new_axis, space
 from extarray.storage.filesystem import File
 
 VALUES = np.arange(1, 121, dtype="i4").reshape(10, 12)
@@ -600,6 +601,26 @@ def test_a_full_disk_leaves_the_log_as_it_was(path, monkeypatch):
         assert np.array_equal(elements(a), VALUES)
 
 
+def test_a_thaw_stores_its_own_words_alone(path, monkeypatch):
+    """Other processes may clear words of the same page, also where space cannot be reserved."""
+    make(path, VALUES)
+    monkeypatch.setattr(File, "reserve", lambda *args: errno.EOPNOTSUPP)
+    written, write = [], File.write
+
+    def note(file, data, at):
+        if file.name.endswith(".xmd"):
+            written.append((at, at + len(data)))
+        write(file, data, at)
+
+    monkeypatch.setattr(File, "write", note)
+    with xa.open(path, "r+", engine="mmap") as a:
+        regions = table(a).regions
+        written.clear()
+        table(a).thaw(np.arange(4))
+        assert not table(a).entries(np.arange(4)).any()
+        assert all(stop <= at or start >= at + n for start, stop in written for at, n in regions)
+
+
 @pytest.mark.parametrize("step", ["reserve", "write", "datasync"])
 def test_a_full_disk_stops_a_thaw_and_loses_nothing(path, monkeypatch, step):
     make(path, VALUES)
@@ -770,44 +791,6 @@ def test_kills_at_every_place_lose_nothing(path, tmp_path, engine):
 # -- power cuts ------------------------------------------------------------------------------------
 
 
-def mixed(old, new, rng):
-    """Return a file some of whose pages are as they were at the last synchronization."""
-    length = max(len(old), len(new))
-    old, out = old.ljust(length, b"\0"), bytearray(new.ljust(length, b"\0"))
-    for at in range(0, length, 4096):
-        if rng.random() < 0.5:
-            out[at : at + 4096] = old[at : at + 4096]
-    return bytes(out)
-
-
-class Disk:
-    """The three files of an array as of their last synchronizations."""
-
-    def __init__(self, path, monkeypatch):
-        self.path, self.synced = path, {}
-        datasync, reached = File.datasync, self.note
-
-        def note(file):
-            datasync(file)
-            reached(file)
-
-        monkeypatch.setattr(filesystem.File, "datasync", note)
-
-    def note(self, file):
-        suffix = file.name[-4:]
-        if suffix in (".xmd", ".xta", ".xtz"):
-            self.synced[suffix] = self.now(suffix)
-
-    def now(self, suffix):
-        with open(f"{self.path}{suffix}", "rb") as file:
-            return file.read()
-
-    def cut(self, rng, target):
-        for suffix, old in self.synced.items():
-            with open(f"{target}{suffix}", "wb") as file:
-                file.write(mixed(old, self.now(suffix), rng))
-
-
 # These copies have no writer's seal, and holes where chunks are frozen.
 @pytest.mark.filterwarnings("ignore::extarray.errors.RecoveryWarning")
 @pytest.mark.slow
@@ -967,12 +950,6 @@ def test_checksums_are_those_of_the_elements(path, verify):
         a.flush()
         assert np.array_equal(a[...], expected)
     assert xa.check(path, data=True).ok
-
-
-def test_writers_do_not_share_yet(path):
-    make(path, VALUES)
-    with pytest.raises(xa.errors.ArgumentError, match="only a single writer"):
-        xa.open(path, "r+", share=True)
 
 
 @pytest.mark.parametrize("order", ["address", "hilbert"])

@@ -57,20 +57,22 @@ def ended(pid):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def write_every(path, first, step):
-    with xa.open(path, "r+", share="elements") as a:
+def write_every(path, first, step, share="elements"):
+    with xa.open(path, "r+", share=share) as a:
         for i in range(first, N * C, step):
             a[i] = i + 1
         a.flush()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("has_writer", [False, True])
-def test_no_element_is_lost(frozen, has_writer):
+@pytest.mark.parametrize(
+    "has_writer, share", [(False, "elements"), (True, "elements"), (False, True)]
+)
+def test_no_element_is_lost(frozen, has_writer, share):
     writer = xa.open(frozen, "r+") if has_writer else None
     expected = np.arange(1, N * C + 1, dtype="i4")
     with xa.open(frozen) as reader:
-        writers = [start(write_every, frozen, k, 4) for k in range(4)]
+        writers = [start(write_every, frozen, k, 4, share) for k in range(4)]
         if writer is not None:
             writer[::4] = expected[::4]  # as one of the others
             writer.flush()
@@ -90,13 +92,14 @@ def test_no_element_is_lost(frozen, has_writer):
 
 
 @pytest.mark.slow
-def test_a_killed_process_loses_nothing_of_the_others(frozen):
+@pytest.mark.parametrize("share", ["elements", True])
+def test_a_killed_process_loses_nothing_of_the_others(frozen, share):
     expected = np.arange(1, N * C + 1, dtype="i4")
     for n in range(6):
         with xa.open(frozen, "r+") as a:
             a[...] = VALUES
             a.freeze()
-        writers = [start(write_every, frozen, k, 4) for k in range(4)]
+        writers = [start(write_every, frozen, k, 4, share) for k in range(4)]
         time.sleep(0.002 + 0.003 * n)
         os.kill(writers[0], signal.SIGKILL)
         assert [ended(pid) for pid in writers[1:]] == [0] * 3
@@ -108,7 +111,8 @@ def test_a_killed_process_loses_nothing_of_the_others(frozen):
         assert ((found == expected) | (found == VALUES)).all()
 
 
-def test_a_thaw_waits_for_that_of_another_process(frozen, monkeypatch):
+@pytest.mark.parametrize("share", ["elements", True])
+def test_a_thaw_waits_for_that_of_another_process(frozen, monkeypatch, share):
     begun, goes_on = threading.Event(), threading.Event()
     decode = FrozenTable.decode
 
@@ -119,10 +123,7 @@ def test_a_thaw_waits_for_that_of_another_process(frozen, monkeypatch):
             goes_on.wait(10)
 
     monkeypatch.setattr(FrozenTable, "decode", slowly)
-    with (
-        xa.open(frozen, "r+", share="elements") as a,
-        xa.open(frozen, "r+", share="elements") as b,
-    ):
+    with xa.open(frozen, "r+", share=share) as a, xa.open(frozen, "r+", share=share) as b:
         thread = threading.Thread(target=a.__setitem__, args=(1, 100))
         thread.start()
         begun.wait(10)
@@ -232,20 +233,23 @@ def test_pickles_write(frozen):
 
 
 def test_what_cannot_be_is_refused(frozen, monkeypatch):
-    def refuses(error, text):
+    def refuses(error, text, share="elements"):
         with pytest.raises(error, match=text):
-            xa.open(frozen, "r+", share="elements")
+            xa.open(frozen, "r+", share=share)
         monkeypatch.undo()
 
-    with pytest.raises(ArgumentError, match="only a single writer"):
-        xa.open(frozen, "r+", share=True)
     monkeypatch.setattr(limits, "has_range_locks", False)
-    refuses(ArgumentError, "cannot agree")
+    refuses(ArgumentError, "share='elements'.*cannot agree")
     monkeypatch.setattr(lock, "obstacle", lambda *args: fail(errno.ENOLCK))
     refuses(ArgumentError, "cannot agree")
-    monkeypatch.setattr(File, "is_networked", True)
-    monkeypatch.setattr(File, "keeps_copies", False)
-    refuses(ArgumentError, "cannot agree")
+    monkeypatch.setattr(lock, "can_thaw", lambda file: False)
+    refuses(ArgumentError, "share=True.*cannot agree", True)
+    for share in ("elements", True):
+        monkeypatch.setattr(File, "is_networked", True)
+        monkeypatch.setattr(File, "keeps_copies", False)
+        refuses(ArgumentError, "cannot agree", share)
+        monkeypatch.setattr(File, "keeps_copies", True)
+        refuses(ArgumentError, "cannot write compressed chunks", share)
     monkeypatch.setattr(FrozenTable, "is_mended", True)
     refuses(CorruptError, "open it once")
     monkeypatch.setattr(FrozenTable, "number", HANDED_ON)

@@ -23,6 +23,8 @@ pytestmark = [
 TIMEOUT = 250
 # Bytes that an append writes in one step; with 0, it writes all while others commit.
 appends = pytest.mark.parametrize("at_once", [0, 1 << 20])
+# A writer without share freezes all chunks when it closes, before others share the array.
+compressions = pytest.mark.parametrize("compression", [None, "zlib"])
 LIMITS = "from extarray.common.limits import limits; limits.append_at_once = {}\n"
 
 
@@ -71,10 +73,11 @@ with xa.open(path, "r+", share=True, engine=engine) as a:
 """
 
 
-@pytest.mark.parametrize("order", ["C", "Z"])
-def test_disjoint_elements_in_the_same_chunks(forked, path, order):
+@pytest.mark.parametrize("order, compression", [("C", None), ("Z", None), ("C", "zlib")])
+def test_disjoint_elements_in_the_same_chunks(forked, path, order, compression):
     """Single bytes, neighbours in memory, through both engines at once."""
-    xa.create(path, (40, 60), "u1", chunks=(16, 60), order=order).close()
+    chunks = (16, 60)
+    xa.create(path, (40, 60), "u1", chunks=chunks, order=order, compression=compression).close()
     arguments = [(path, ENGINES[rank % len(ENGINES)], rank, 4) for rank in range(4)]
     with processes(forked, ELEMENTS, arguments) as started:
         go(started)
@@ -123,15 +126,25 @@ def runs(values):
     return found
 
 
+def check_frozen(path, found):
+    """The last writer, which was alone, has frozen what the others have appended."""
+    with xa.open(path) as array:
+        about = array.info()
+        assert about["frozen_chunks"] == array.axial.size
+        assert runs(array[...]) in (found, found[::-1])
+
+
 @pytest.mark.parametrize("engine, side", [("mmap", "end"), ("pread", "start")])
 @appends
-def test_appends_of_four_processes(forked, path, engine, side, at_once):
-    xa.create(path, (0, 5), "i4", chunks=(7, 3)).close()
+@compressions
+def test_appends_of_four_processes(forked, path, engine, side, at_once, compression):
+    with xa.create(path, (0, 5), "i4", chunks=(7, 3), compression=compression) as array:
+        array.append(np.array([[4, 0, n, 9, 1] for n in range(9)], "i4"))
     arguments = [(path, engine, rank, side, 60) for rank in range(4)]
     code = LIMITS.format(at_once) + APPENDS
     with processes(forked, code, arguments) as started, xa.open(path) as reader:
         go(started)
-        known, states = np.empty((0, 5), "i4"), 0
+        known, states = reader[...], 0
         while any(process.poll() is None for process in started):
             if reader.refresh():
                 values = reader[...]
@@ -150,6 +163,8 @@ def test_appends_of_four_processes(forked, path, engine, side, at_once):
         found.reverse()
     for rank in range(4):
         assert [number for r, number in found if r == rank] == list(range(60))
+    if compression is not None:
+        check_frozen(path, found)
 
 
 # Kills ------------------------------------------------------------------------------------------
@@ -219,9 +234,10 @@ for _ in range(rounds):
 @pytest.mark.invariant("I5")
 @pytest.mark.parametrize("engine, seed", [("mmap", 1), ("pread", 2)])
 @appends
-def test_killed_appenders(forked, path, engine, seed, at_once):
+@compressions
+def test_killed_appenders(forked, path, engine, seed, at_once, compression):
     """Some appenders live long, some die as they open: each append is whole or absent."""
-    xa.create(path, (0, 5), "i4", chunks=(7, 5)).close()
+    xa.create(path, (0, 5), "i4", chunks=(7, 5), compression=compression).close()
     assert forked(LIMITS.format(at_once) + KILLS, path, engine, 4, 40, seed) == ""
     with xa.open(path, "r+") as array:
         found = runs(array[...])
@@ -272,8 +288,10 @@ with xa.open(path, "r+", share=True, engine=engine) as a:
 
 
 @appends
-def test_changes_of_all_kinds(forked, path, at_once):
-    xa.create(path, (0, 2), "i4", chunks=(4, 3)).close()
+@compressions
+def test_changes_of_all_kinds(forked, path, at_once, compression):
+    with xa.create(path, (30, 2), "i4", chunks=(4, 3), compression=compression) as array:
+        array[...] = 1000
     arguments = [(path, ENGINES[rank % len(ENGINES)], rank) for rank in range(4)]
     with processes(forked, LIMITS.format(at_once) + MIXED, arguments) as started:
         go(started)

@@ -103,8 +103,8 @@ class Machine(RuleBasedStateMachine):
         self.appends = []  # in order of their beginning
         self.model = None
 
-    @initialize(case=cases(max_ndim=2, min_ndim=1))
-    def create(self, case):
+    @initialize(case=cases(max_ndim=2, min_ndim=1), compression=st.sampled_from([None, "zlib"]))
+    def create(self, case, compression):
         fill = sample(case.dtype, (), 1)[()] if case.filled else None
         self.model = Model(case.shape, case.dtype, case.chunks, fill)
         xa.create(
@@ -115,6 +115,7 @@ class Machine(RuleBasedStateMachine):
             order=case.order,
             sparse=case.sparse,
             fill_value=self.model.fill[()],
+            compression=compression,
         ).close()
         self.attrs = {}
 
@@ -316,7 +317,7 @@ class Machine(RuleBasedStateMachine):
     @idle
     @rule(by=amounts)
     def alone(self, by):
-        """A lone writer opens when all others have gone."""
+        """A lone writer opens when all others have gone; it freezes chunks when it closes."""
         for number in [n for n in self.arrays if n >= 0]:
             with pytest.raises(xa.LockedError):
                 xa.open(self.path, "r+")

@@ -37,10 +37,10 @@ with xa.open(path, "r+", share=share) as a:
 # The experiment of the thesis (8.5.3): a cube grows by 2 on its axes in turn, outside, while a
 # session computes and writes; at its end the session writes back, and the next one reads it anew.
 ROUNDS = 12
-for share in (True, "elements"):
+for share, compression in ((True, None), ("elements", None), (True, "zlib")):
     first = np.arange(1.0, 12**3 + 1).reshape(12, 12, 12)
     if rank == 0:
-        xa.from_array(first, place, chunks=(4, 4, 4)).close()
+        xa.from_array(first, place, chunks=(4, 4, 4), compression=compression).close()
     comm.Barrier()
     pexta.init()
     d = pexta.open(place, pexta.RW, share=share)

@@ -20,12 +20,15 @@ for share in (True, "elements"):
         with raises(xa.ArgumentError, "engine='pread'"):
             xa.open(path, "r+", share=share, comm=comm, engine=engine)
         continue
-    for sparse in (False, True):
+    for sparse, compression in ((False, None), (True, None), (False, "zlib")):
         if rank == 0:
-            xa.create(
-                path, (8, 8), "i8", chunks=(2, 2), fill_value=FILL, sparse=sparse, overwrite=True
-            ).close()
+            options = {"fill_value": FILL, "sparse": sparse, "compression": compression}
+            xa.create(path, (8, 8), "i8", chunks=(2, 2), **options, overwrite=True).close()
         comm.Barrier()
+        if engine == "mpi-io" and compression:
+            with raises(xa.ArgumentError, "may be compressed"):
+                xa.open(path, "r+", share=share, comm=comm, engine=engine)
+            continue
         with xa.open(path, "r+", share=share, comm=comm, engine=engine) as a:
             values = np.arange(100, 164).reshape(8, 8)
             a.write_zone(values[a.zone()])
