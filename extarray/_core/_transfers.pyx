@@ -893,7 +893,8 @@ cdef class Transfers(ArrayState):
         for j in range(s.ndim):
             total *= w.n[j]
         # Other metadata may have the table by now.
-        if frame.trust is not None or self._writable().frozen is not frozen:
+        if (frame.sums is not None or frame.trust is not None
+                or self._writable().frozen is not frozen):
             return False
         if total > frozen.share or not count_frozen(frame, s):
             return False

@@ -110,6 +110,30 @@ def test_a_box_in_frozen_chunks_leaves_them_frozen(tmp_path, engine):
         np.testing.assert_array_equal(a[...], x)
 
 
+@pytest.mark.parametrize("steps", [[], ["flush"], ["flush", "freeze", "flush"], ["repack"]])
+def test_boxes_in_frozen_chunks_keep_checksums_right(tmp_path, engine, steps):
+    x = np.arange(20, dtype="i4").reshape(4, 5)
+    path = tmp_path / "a"
+    a = xa.create(
+        path, x.shape, "i4", chunks=(2, 3), compression="zlib", freeze="never", checksum=True,
+        engine=engine,
+    )  # fmt: skip
+    with a:
+        a[...] = x
+        a.freeze()
+        a.flush()
+        with xa.open(path, engine=engine, verify="read") as reader:
+            a[2:, :2] = x[2:, :2] = -1
+            for step in steps:
+                getattr(a, step)()
+            a.thaw()
+            reader.refresh()
+            np.testing.assert_array_equal(reader[...], x)
+            a.flush()
+            np.testing.assert_array_equal(reader[...], x)
+    assert xa.check(path, data=True).ok
+
+
 def test_readers_follow(tmp_path, engine):
     path = tmp_path / "a"
     x = np.random.default_rng(1).integers(0, 9, (30, 40))
