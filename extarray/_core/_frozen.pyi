@@ -38,7 +38,12 @@ class Kept:
 @final
 class Frozen:
     def __new__(
-        cls, decoder: Decoder, chunk_bytes: int, bound: int | None, freezes: Counter
+        cls,
+        decoder: Decoder,
+        chunk_bytes: int,
+        bound: int | None,
+        freezes: Counter,
+        rewrites: int,
     ) -> Self: ...
     @property
     def share(self) -> int: ...

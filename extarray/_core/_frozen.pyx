@@ -72,9 +72,13 @@ cdef class Frozen:
         Most bytes of decoded chunks that stay, at least one chunk; None: all.
     freezes : Counter
         The number of freezes, which grows before raw bytes of frozen chunks are given up.
+    rewrites : int
+        How many times a frozen chunk is written to before it is thawed.
     """
 
-    def __cinit__(self, decoder, index_t chunk_bytes, bound, Counter freezes not None):
+    def __cinit__(
+        self, decoder, index_t chunk_bytes, bound, Counter freezes not None, index_t rewrites
+    ):
         self.decoder = decoder
         self.chunk_bytes = chunk_bytes
         self.most = (<index_t> 1 << 62) if bound is None else max(1, <index_t> bound // chunk_bytes)
@@ -84,6 +88,7 @@ cdef class Frozen:
         self.chunks = {}
         self.recent = [None] * N_RECENT
         self.lock = threading.Lock()
+        self.rewrites = rewrites
         self.rewritten = {}
         self.thawing = threading.Lock()
 

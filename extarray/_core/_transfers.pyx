@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._frozen cimport MOST_REWRITTEN, Decoded, Frozen, decoded, is_handed_on
+from ._frozen cimport Decoded, Frozen, decoded, is_handed_on
 from ._file cimport ahead_t, begin_sieving, end_asking, end_sieving, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport (
@@ -909,7 +909,7 @@ cdef class Transfers(ArrayState):
                 begin_walk(&w, &frame.now.layout, s)
                 for i in range(total):
                     if (not frozen.live(writes.address[i])
-                            or frozen.rewritten.get(writes.address[i], 0) == MOST_REWRITTEN):
+                            or frozen.rewritten.get(writes.address[i], 0) >= frozen.rewrites):
                         raw.append(i)
                     else:
                         again.append(i)

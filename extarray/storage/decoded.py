@@ -72,7 +72,9 @@ class FrozenChunks:
         # The core refers to the decoder alone.  A cycle would keep the log of a replaced table
         # open, and its space taken, until the garbage collector comes.
         size = pair.header.chunk_bytes
-        self.core = Frozen(_Decoder(pair, table, axial), size, config.chunk_cache, table.freezes)
+        self.core = Frozen(
+            _Decoder(pair, table, axial), size, config.chunk_cache, table.freezes, limits.rewrites
+        )
         self.look()
 
     def look(self) -> None:
