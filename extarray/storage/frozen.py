@@ -90,8 +90,9 @@ HANDED_ON = 1 << 63
 
 # Space of the log that a writer takes at a time.
 _REGION = 1 << 24
-# Bytes of blobs to write, or of raw chunks to hold, at a time.
+# Bytes of blobs to copy at a time, and to append: to join them holds the GIL.
 _AT_ONCE = 1 << 22
+_PIECE = 1 << 18
 # Words of the table to look through at a time.
 _WORDS_AT_ONCE = 1 << 16
 _PAGE = 4096
@@ -631,17 +632,16 @@ class FrozenTable:
             if later is not None and later.uuid == self.uuid:  # the end of the log is its business
                 return later.append(addresses, encoded)
             offset, first = self._end, self._end
-            blobs: list[bytes] = []
+            parts: list[bytes | memoryview] = []
             try:
                 for i, (address, one) in enumerate(zip(addresses, encoded, strict=True)):
-                    blob, word = encode_blob(one, int(address), offset, self.uuid)
-                    found[i] = word
-                    blobs.append(blob)
-                    offset += len(blob)
-                    if offset - first >= _AT_ONCE or i + 1 == len(encoded):
+                    blob, found[i] = encode_blob(one, int(address), offset, self.uuid)
+                    parts += blob
+                    offset += sum(map(len, blob))
+                    if offset - first >= _PIECE or i + 1 == len(encoded):
                         self._give(offset)
-                        self.log.write(b"".join(blobs), first)
-                        first, blobs = offset, []
+                        self.log.write(b"".join(parts), first)
+                        first, parts = offset, []
             except BaseException:
                 with contextlib.suppress(OSError):
                     self.log.truncate(self._end)  # free the space again
