@@ -38,6 +38,7 @@ cdef class Decoded:
 
 
 cdef Decoded decoded(index_t address, uint64_t entry, cnp.ndarray memory, index_t chunk_bytes)
+cdef char *base_of(index_t address, cnp.ndarray memory, index_t chunk_bytes) noexcept
 
 
 @cython.final

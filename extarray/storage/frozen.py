@@ -34,6 +34,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.system import boot_id
+from extarray.format._blobs import BlobReader
 from extarray.format.blobs import (
     FILE_HEAD_BYTES,
     FILL,
@@ -664,17 +665,29 @@ class FrozenTable:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def decode(
-        self,
-        target: memoryview,
-        address: int,
-        word: int,
-        verify: bool = True,
-        room: bytearray | None = None,
-    ) -> None:
-        """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
+    def reader(self) -> BlobReader:
+        """Return memory for one thread that decodes many chunks; see `decode_many`."""
+        dtype = self._header.dtype
+        return BlobReader(self.uuid, self._block.codec, dtype.itemsize, self._header.chunk_bytes)
 
-        `room`: memory for blobs, which grows, for a caller that decodes many.
+    def decode_many(
+        self,
+        targets: list[NDArray[np.uint8]],
+        addresses: list[int],
+        words: list[int],
+        verify: bool,
+        reader: BlobReader,
+    ) -> None:
+        """Decode chunks as `decode` does, mostly without the GIL."""
+        left: Sequence[int] = range(len(targets))
+        if targets[0].nbytes == self._header.chunk_bytes:
+            with self.log as fd:
+                left = reader.read(fd, words, addresses, targets, verify)
+        for i in left:
+            self.decode(memoryview(targets[i]), addresses[i], words[i], verify)
+
+    def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None:
+        """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
 
         Raises
         ------
@@ -686,11 +699,7 @@ class FrozenTable:
             target[:] = fill * (size // len(fill))
             return
         offset, n_bytes = place_of_word(word)
-        room = bytearray() if room is None else room
-        if len(room) < n_bytes:
-            room.extend(bytes(n_bytes - len(room)))
-        blob = memoryview(room)[:n_bytes]
-        blob = blob[: self.log.read_into(blob, offset)]
+        blob = memoryview(self.log.read(n_bytes, offset))
         itemsize, whole = self._header.dtype.itemsize, target
         if size < self._header.chunk_bytes:  # for a reader that knows fewer axes
             whole = memoryview(bytearray(self._header.chunk_bytes))

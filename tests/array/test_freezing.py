@@ -29,6 +29,7 @@ from extarray.errors import (
     ReadOnlyError,
     StorageError,
 )
+from extarray.storage import decoded
 from extarray.storage.frozen import FrozenTable
 
 
@@ -132,6 +133,55 @@ def test_boxes_in_frozen_chunks_keep_checksums_right(tmp_path, engine, steps):
             a.flush()
             np.testing.assert_array_equal(reader[...], x)
     assert xa.check(path, data=True).ok
+
+
+@pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd:1:shuffle"])
+@pytest.mark.parametrize("cache", [1, 1 << 20])
+def test_threads_decode_chunks_in_turns(tmp_path, monkeypatch, engine, codec, cache):
+    monkeypatch.setattr(limits, "coded_bytes", 1000)
+    monkeypatch.setattr(decoded, "_TURN_BYTES", 1000)
+    monkeypatch.setattr(xa.config, "threads", 3)
+    monkeypatch.setattr(xa.config, "chunk_cache", cache)
+    x = (np.arange(60 * 80).reshape(60, 80) % 777).astype("i4")
+    x[8:24, 16:40] = 0  # the fill value
+    x[40:48, :8] = 5
+    path = tmp_path / "a"
+    with xa.create(path, x.shape, "i4", chunks=(8, 8), compression=codec, engine=engine) as a:
+        a[...] = x
+    with xa.open(path, "r+", engine=engine) as a:
+        assert len(frozen_chunks(a)) == 80
+        a[30:40, 30:40] = x[30:40, 30:40]
+        a.thaw()
+        a.freeze()
+        a[:3, 70:] = x[:3, 70:] + 1
+        x[:3, 70:] += 1
+        found = [None] * 4
+
+        def read(k):
+            found[k] = a[15 * k : 15 * k + 15]
+
+        threads = [threading.Thread(target=read, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        np.testing.assert_array_equal(np.concatenate(found), x)
+        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(a[::-9, 3:77:5], x[::-9, 3:77:5])
+        place = a._store.now.frozen.place_of_blob(41)
+    with open(f"{path}.xtz", "r+b") as file:
+        file.seek(place + 33)
+        byte = file.read(1)[0]
+        file.seek(place + 33)
+        file.write(bytes([byte ^ 1]))
+    with xa.open(path, engine=engine) as a:
+        with pytest.raises(ChecksumError, match="restore the file") as error:
+            a[...]
+        assert error.value.chunk == 41
+        damaged = a.axial.index(41)[0]
+        for k in range(8):
+            if k != damaged:
+                np.testing.assert_array_equal(a[8 * k : 8 * k + 8], x[8 * k : 8 * k + 8])
 
 
 def test_readers_follow(tmp_path, engine):

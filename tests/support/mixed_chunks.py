@@ -78,7 +78,7 @@ class Freezer:
             if keeps:
                 room = np.empty(self.size, np.uint8)
             room[:] = np.frombuffer(zlib.decompress(blob), np.uint8)
-            take(i, room)
+            take([i], [room])
             if not keeps:
                 room[:] = GONE[0]
         self.decoded += addresses
