@@ -23,7 +23,6 @@ cdef enum:
     MOST_EXTENTS = 54
     FIRST_BITS = 10             # the first extent has 2^10 entries, each one twice those before
     N_RECENT = 256
-    MOST_REWRITTEN = 3          # times that a frozen chunk is written to, before it is thawed
 
 cdef inline bint is_handed_on(uint64_t number) noexcept:
     """Tell by a number of freezes whether other metadata have the table, or take it just now."""
@@ -39,6 +38,7 @@ cdef class Decoded:
 
 
 cdef Decoded decoded(index_t address, uint64_t entry, cnp.ndarray memory, index_t chunk_bytes)
+cdef char *base_of(index_t address, cnp.ndarray memory, index_t chunk_bytes) noexcept
 
 
 @cython.final
@@ -54,6 +54,7 @@ cdef class Frozen:
     cdef dict chunks                # decoded ones by address, the oldest use first
     cdef list recent                # those that elements were read from last
     cdef object lock
+    cdef index_t rewrites           # times that a frozen chunk is written to before it is thawed
     cdef dict rewritten             # how often chunks were written to while they were frozen
     cdef readonly object thawing    # held while entries become 0, or raw bytes are given up
 

@@ -16,12 +16,12 @@ class Decoder(Protocol):
         addresses: list[int],
         entries: list[int],
         keeps: bool,
-        take: Callable[[int, NDArray[np.uint8]], object],
+        take: Callable[[list[int], list[NDArray[np.uint8]]], object],
     ) -> None:
-        """Hand the bytes of chunks, each in contiguous memory, to `take` with their number here.
+        """Hand the bytes of chunks, each in contiguous memory, to `take` with their numbers here.
 
-        `take` may be called by several threads.  Unless it `keeps` the memory, that may be used
-        again.
+        `take` is called for some chunks at a time, perhaps by several threads.  Unless it `keeps`
+        the memory, that may be used again.
         """
 
 # A decoded chunk, as the compiled modules share it.
@@ -33,12 +33,17 @@ class Decoded:
 @final
 class Kept:
     def __new__(cls) -> Self: ...
-    def __call__(self, i: int, memory: NDArray[np.uint8]) -> None: ...
+    def __call__(self, numbers: list[int], chunks: list[NDArray[np.uint8]]) -> None: ...
 
 @final
 class Frozen:
     def __new__(
-        cls, decoder: Decoder, chunk_bytes: int, bound: int | None, freezes: Counter
+        cls,
+        decoder: Decoder,
+        chunk_bytes: int,
+        bound: int | None,
+        freezes: Counter,
+        rewrites: int,
     ) -> Self: ...
     @property
     def share(self) -> int: ...

@@ -38,10 +38,15 @@ cdef Decoded decoded(index_t address, uint64_t entry, cnp.ndarray memory, index_
     self.address = address
     self.entry = entry
     self.memory = memory
-    # Unsigned, as the difference may lie below all memory.
-    self.base = <char *> (
-        <uintptr_t> cnp.PyArray_DATA(memory) - <uintptr_t> address * <uintptr_t> chunk_bytes)
+    self.base = base_of(address, memory, chunk_bytes)
     return self
+
+
+cdef char *base_of(index_t address, cnp.ndarray memory, index_t chunk_bytes) noexcept:
+    """Return where byte 0 of the file would be if some memory were the place of a chunk."""
+    # Unsigned, as the difference may lie below all memory.
+    return <char *> (
+        <uintptr_t> cnp.PyArray_DATA(memory) - <uintptr_t> address * <uintptr_t> chunk_bytes)
 
 
 @cython.final
@@ -52,11 +57,12 @@ cdef class Kept:
     cdef list addresses, entries
     cdef dict found             # by address
 
-    def __call__(self, index_t i, cnp.ndarray memory not None):
-        cdef Decoded one = decoded(
-            self.addresses[i], self.entries[i], memory, self.frozen.chunk_bytes)
-        self.frozen.keep(one)
-        self.found[one.address] = one
+    def __call__(self, list numbers not None, list chunks not None):
+        cdef Decoded one
+        for i, chunk in zip(numbers, chunks):
+            one = decoded(self.addresses[i], self.entries[i], chunk, self.frozen.chunk_bytes)
+            self.frozen.keep(one)
+            self.found[one.address] = one
 
 
 @cython.final
@@ -72,9 +78,13 @@ cdef class Frozen:
         Most bytes of decoded chunks that stay, at least one chunk; None: all.
     freezes : Counter
         The number of freezes, which grows before raw bytes of frozen chunks are given up.
+    rewrites : int
+        How many times a frozen chunk is written to before it is thawed.
     """
 
-    def __cinit__(self, decoder, index_t chunk_bytes, bound, Counter freezes not None):
+    def __cinit__(
+        self, decoder, index_t chunk_bytes, bound, Counter freezes not None, index_t rewrites
+    ):
         self.decoder = decoder
         self.chunk_bytes = chunk_bytes
         self.most = (<index_t> 1 << 62) if bound is None else max(1, <index_t> bound // chunk_bytes)
@@ -84,6 +94,7 @@ cdef class Frozen:
         self.chunks = {}
         self.recent = [None] * N_RECENT
         self.lock = threading.Lock()
+        self.rewrites = rewrites
         self.rewritten = {}
         self.thawing = threading.Lock()
 

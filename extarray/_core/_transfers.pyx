@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from ._frozen cimport MOST_REWRITTEN, Decoded, Frozen, decoded, is_handed_on
+from ._frozen cimport Decoded, Frozen, base_of, decoded, is_handed_on
 from ._file cimport ahead_t, begin_sieving, end_asking, end_sieving, is_cached
 from ._vectors cimport address_of, axial_t
 from ._copy cimport (
@@ -48,6 +48,7 @@ cdef enum:
     WINDOW = 1 << 18            # visits that are looked up at a time
     MOST_PIECES = 1 << 18       # of a box, moved at a time
     MOST_APART = 1 << 12        # chunks, read one by one at a time
+    AT_ONCE = 64                # decoded chunks, moved without the GIL
 
     # How much of a chunk a selection covers: a part, all inside the bounds, or all.
     PART = 0
@@ -893,7 +894,8 @@ cdef class Transfers(ArrayState):
         for j in range(s.ndim):
             total *= w.n[j]
         # Other metadata may have the table by now.
-        if frame.trust is not None or self._writable().frozen is not frozen:
+        if (frame.sums is not None or frame.trust is not None
+                or self._writable().frozen is not frozen):
             return False
         if total > frozen.share or not count_frozen(frame, s):
             return False
@@ -908,7 +910,7 @@ cdef class Transfers(ArrayState):
                 begin_walk(&w, &frame.now.layout, s)
                 for i in range(total):
                     if (not frozen.live(writes.address[i])
-                            or frozen.rewritten.get(writes.address[i], 0) == MOST_REWRITTEN):
+                            or frozen.rewritten.get(writes.address[i], 0) >= frozen.rewrites):
                         raw.append(i)
                     else:
                         again.append(i)
@@ -927,8 +929,7 @@ cdef class Transfers(ArrayState):
                         [frozen.live(writes.address[i]) for i in missing], True, taker)
                 chunks = [taker.chunks[i] for i in again]
                 for i, chunk in zip(again, chunks):
-                    writes.move(
-                        i, decoded(writes.address[i], 0, chunk, frozen.chunk_bytes).base)
+                    writes.move(i, base_of(writes.address[i], chunk, frozen.chunk_bytes))
                 self._check_transferred(frame, writes.failure, True)
                 addresses = np.array([writes.address[i] for i in again], np.int64)
                 frozen_ones = np.array(
@@ -1260,7 +1261,7 @@ cdef index_t part_visits(query_t *q, Frozen frozen) except -1:
     return n_raw
 
 
-cdef void look_into(layout_t *layout, char *base) noexcept:
+cdef void look_into(layout_t *layout, char *base) noexcept nogil:
     """Let a layout find a chunk in memory, at its place from `base` on."""
     layout.base = layout.pages = layout.blocks = base
     layout.fd = -1
@@ -1289,8 +1290,9 @@ cdef class Takes:
     cdef list numbers
     cdef dict chunks            # by number
 
-    def __call__(self, index_t i, cnp.ndarray memory not None):
-        self.chunks[self.numbers[i]] = memory
+    def __call__(self, list numbers not None, list chunks not None):
+        for i, chunk in zip(numbers, chunks):
+            self.chunks[self.numbers[i]] = chunk
 
 
 @cython.final
@@ -1317,33 +1319,59 @@ cdef class ChunkMoves:
         free(self.address)
         free(self.low)
 
-    def __call__(self, index_t i, cnp.ndarray memory not None):
-        cdef index_t number = self.numbers[i]
-        cdef Decoded one = decoded(
-            self.address[number], self.entries[i], memory, self.job.layout.chunk_bytes)
-        self.move(number, one.base)
+    def __call__(self, list numbers not None, list chunks not None):
+        cdef index_t number[AT_ONCE]
+        cdef char *base[AT_ONCE]
+        cdef index_t start, i, k, n = len(numbers)
+        cdef Decoded one
+        cdef int failure = 0
+        for start in range(0, n, AT_ONCE):
+            k = min(n - start, <index_t> AT_ONCE)
+            for i in range(k):
+                number[i] = self.numbers[numbers[start + i]]
+                base[i] = base_of(
+                    self.address[number[i]], chunks[start + i], self.job.layout.chunk_bytes)
+            if self.releases:
+                with nogil:
+                    for i in range(k):
+                        failure = self.run_one(number[i], base[i]) or failure
+            else:
+                for i in range(k):
+                    failure = self.run_one(number[i], base[i]) or failure
+        if failure:
+            self.failure = failure
         if self.keeps:
-            self.frame.frozen.keep(one)
-            self.last = one
+            for i in range(n):
+                number[0] = self.numbers[numbers[i]]
+                one = decoded(
+                    self.address[number[0]], self.entries[numbers[i]], chunks[i],
+                    self.job.layout.chunk_bytes)
+                self.frame.frozen.keep(one)
+                self.last = one
 
     cdef int move(self, index_t i, char *base) except -1:
         """Move a chunk in memory, at its place from `base` on; NULL: at its raw place."""
+        cdef int failure
+        if self.releases:
+            with nogil:
+                failure = self.run_one(i, base)
+        else:
+            failure = self.run_one(i, base)
+        if failure:
+            self.failure = failure
+        return 0
+
+    cdef int run_one(self, index_t i, char *base) noexcept nogil:
+        """Do the job of `move`; return 0, or how it failed."""
         cdef job_t job = self.job
-        cdef int ndim = job.layout.ndim, j, failure
+        cdef int ndim = job.layout.ndim, j
         cdef const int *low = self.low + i * ndim
         cdef int high[MAX_NDIM]
         for j in range(ndim):
             high[j] = low[j] + 1
         if base != NULL:
             look_into(&job.layout, base)
-        if self.releases:
-            with nogil:
-                failure = run(&job, low, high)
-        else:
-            failure = run(&job, low, high)
-        if failure:
-            self.failure = failure
-        return 0
+        return run(&job, low, high)
 
     cdef int set_up(
         self, Frame frame, const selection_t *s, cnp.ndarray values, index_t total

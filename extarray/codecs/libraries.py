@@ -10,8 +10,10 @@ from __future__ import annotations
 import sys
 import zlib
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from extarray.codecs import _frames
 from extarray.codecs.codec import ENTRY_POINTS, Codec, CodecId, registered
 from extarray.common.errors import CorruptError, VersionError
 from extarray.common.extras import missing, require
@@ -24,6 +26,10 @@ __all__ = ["check_present", "compress", "compress_named", "decompress", "decompr
 
 _PURPOSE = "a compressed array"
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+_ZSTD_CORE = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
+_ZSTD_FUNCTIONS = (
+    "ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_findFrameCompressedSize", "ZSTD_decompressDCtx",
+)  # fmt: skip
 _ZSTD_LEVEL = 3
 _ZLIB_LEVEL = 4
 # Least bytes of a plane that gets blocks of its own.
@@ -40,14 +46,30 @@ def _zstd() -> ModuleType:
     # has freed something larger: this, which is never touched.
     bytes(_ONCE)
     try:
-        return require(_ZSTD, "compression", _PURPOSE)
+        found = require(_ZSTD, "compression", _PURPOSE)
     except ModuleNotFoundError:  # there are other packages below `backports`
         raise missing(_ZSTD, "compression", _PURPOSE) from None
+    _frames.use_zstd(*_functions(_ZSTD_CORE, *_ZSTD_FUNCTIONS))
+    return found
 
 
 @cache
 def _lz4() -> ModuleType:
-    return require("lz4.block", "compression", _PURPOSE)
+    found = require("lz4.block", "compression", _PURPOSE)
+    _frames.use_lz4(*_functions("lz4.block._block", "LZ4_decompress_safe"))
+    return found
+
+
+def _functions(module: str, *names: str) -> list[int]:
+    """Return the addresses of C functions that a compiled module shows; zeros if any is missing."""
+    try:
+        import ctypes  # some Pythons lack it
+
+        library = ctypes.CDLL(import_module(module).__file__ or "")
+        found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names]
+    except (ImportError, AttributeError, OSError):
+        found = []
+    return [address or 0 for address in found] if all(found) and found else [0] * len(names)
 
 
 def check_present(codec: Codec) -> None:

@@ -21,6 +21,7 @@ from extarray.codecs._filters import (
     shuffle,
     unshuffle,
 )
+from extarray.codecs._frames import decode_alone
 from extarray.codecs.codec import Codec, CodecId, FilterId
 from extarray.codecs.libraries import compress, compress_named, decompress, decompress_named
 from extarray.common.errors import CorruptError, VersionError
@@ -312,6 +313,8 @@ def decode_frame_into(
     out: memoryview, codec: int, filter_id: int, frame: memoryview, itemsize: int
 ) -> None:
     """Write the bytes of one frame; see `decode_into`."""
+    if decode_alone(out, codec, filter_id, frame, itemsize):
+        return
     if filter_id not in _BACKWARD and filter_id != FilterId.NONE:
         raise VersionError(
             f"filter {filter_id} is none that this version of extarray knows; install a newer "

@@ -44,6 +44,9 @@ class Limits:
     append_at_once: int = 1 << 20
     #: Bytes of raw places of frozen chunks that wait for a flush, which makes holes of them.
     unfreed_bytes: int = 1 << 28
+    #: Times that a frozen chunk is written to before it is thawed.  A thaw waits for the disk, as
+    #: long as about so many writes take that compress the chunk again.
+    rewrites: int = 10
     # -- rechunking and repair -------------------------------------------------------------------
     #: Bytes of a step, if memory allows: smaller calls cost more than their copying, and a larger
     #: step has left the caches when it is written.

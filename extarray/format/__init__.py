@@ -43,6 +43,8 @@ From the top down; each module uses only modules below it:
     Places in the two files: offsets, sizes, numbers of slots.
 ``_superblock``
     The bytes of a superblock, which every commit writes.
+``_blobs``
+    Blobs of one frame each, read, checked and decoded without the GIL.
 ``_crc``
     CRC-32C; reading the growth log, with its checks, from a file.
 

@@ -195,8 +195,10 @@ def log_uuid(head: bytes) -> bytes:
     return head[16:_ARRAY_AT]
 
 
-def encode_blob(encoded: Encoded, address: int, offset: int, uuid: bytes) -> tuple[bytes, int]:
-    """Return head and payload of a blob for an offset of ``.xtz``, and the word that leads to it.
+def encode_blob(
+    encoded: Encoded, address: int, offset: int, uuid: bytes
+) -> tuple[tuple[bytes, bytes | memoryview, bytes], int]:
+    """Return a blob for an offset of ``.xtz`` in three parts, and the word that leads to it.
 
     The number of a blob is its offset in units: it rises along the file, as writers append.
 
@@ -215,7 +217,7 @@ def encode_blob(encoded: Encoded, address: int, offset: int, uuid: bytes) -> tup
     word = encode_entry_of_blob(offset, size)
     head = encode_blob_head(encoded, address, offset // UNIT, uuid)
     rest = size - len(head) - len(payload)
-    return b"".join((head, payload, bytes(rest))), word
+    return (head, payload, bytes(rest)), word
 
 
 def move_blob(blob: memoryview, address: int, uuid: bytes, offset: int, new: bytes) -> bytes:
@@ -237,4 +239,4 @@ def move_blob(blob: memoryview, address: int, uuid: bytes, offset: int, new: byt
     head = check_blob(blob, address, BlobsBlock(uuid, 0))
     payload = blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + head.payload_bytes]
     encoded = Encoded(head.codec, head.filter, head.blocks, payload)
-    return encode_blob(encoded, address, offset, new)[0]
+    return b"".join(encode_blob(encoded, address, offset, new)[0])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray.format._blobs import BlobReader
     from extarray.storage.frozen import FrozenTable
     from extarray.storage.pair import Pair
     from extarray.storage.store import Present
 
 __all__ = ["FrozenChunks", "show_frozen"]
+
+# Bytes of chunks that a thread decodes at a time, or one chunk.  The memory for larger chunks is
+# given back each time, which costs little beside their decoding.
+_TURN_BYTES = 1 << 19
 
 
 def show_frozen(pair: Present, axial: Axial) -> None:
@@ -72,7 +77,9 @@ class FrozenChunks:
         # The core refers to the decoder alone.  A cycle would keep the log of a replaced table
         # open, and its space taken, until the garbage collector comes.
         size = pair.header.chunk_bytes
-        self.core = Frozen(_Decoder(pair, table, axial), size, config.chunk_cache, table.freezes)
+        self.core = Frozen(
+            _Decoder(pair, table, axial), size, config.chunk_cache, table.freezes, limits.rewrites
+        )
         self.look()
 
     def look(self) -> None:
@@ -89,34 +96,66 @@ class _Decoder:
     def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
         self._pair, self._table, self._axial = pair, table, axial
         self._size = pair.header.chunk_bytes
+        self._readers: list[BlobReader] = []
 
     def decode(
         self,
         addresses: list[int],
         entries: list[int],
         keeps: bool,
-        take: Callable[[int, NDArray[np.uint8]], object],
+        take: Callable[[list[int], list[NDArray[np.uint8]]], object],
     ) -> None:
         """Hand chunks to `take`, on several threads if there are many."""
-        n = len(addresses)
-        shares = min(config.threads, n, max(1, n * self._size // limits.coded_bytes))
+        n, size = len(addresses), self._size
+        shares = min(config.threads, n, max(1, n * size // limits.coded_bytes))
+        # Chunks in turns: each turn takes the GIL once, and what it decodes is still in the caches
+        # when it is moved on.
+        step = max(1, min(_TURN_BYTES // size, -(-n // shares)))
+        turns, choosing = iter(range(0, n, step)), threading.Lock()
+        verify = self._pair.verify != "never"
 
-        def work(first: int) -> None:
-            blob, chunk = bytearray(), np.empty(self._size, np.uint8)
-            for i in range(first, n, shares):
-                if keeps and i > first:
-                    chunk = np.empty(self._size, np.uint8)
-                address, verify = addresses[i], self._pair.verify != "never"
-                try:
-                    if self._table.asks:
-                        self._table.read_into(memoryview(chunk), address, verify)
-                    else:
-                        self._table.decode(memoryview(chunk), address, entries[i], verify, blob)
-                except ChecksumError as error:
-                    raise self._told(error) from None
-                take(i, chunk)
+        def work() -> None:
+            reader, chunks = self._reader(), list(np.empty((0 if keeps else step, size), np.uint8))
+            while True:
+                with choosing:
+                    start = next(turns, n)
+                if start == n:
+                    break
+                numbers = list(range(start, min(start + step, n)))
+                if keeps:
+                    chunks = [np.empty(size, np.uint8) for _ in numbers]
+                some = slice(start, start + step)
+                found = chunks[: len(numbers)]
+                self._fill(found, addresses[some], entries[some], verify, reader)
+                take(numbers, found)
+            if size <= _TURN_BYTES:
+                self._readers.append(reader)
 
-        run_together([partial(work, first) for first in range(shares)])
+        run_together([work] * shares)
+
+    def _reader(self) -> BlobReader:
+        """Return memory for a thread, which nobody uses just now."""
+        with contextlib.suppress(IndexError):
+            return self._readers.pop()
+        return self._table.reader()
+
+    def _fill(
+        self,
+        chunks: list[NDArray[np.uint8]],
+        addresses: list[int],
+        entries: list[int],
+        verify: bool,
+        reader: BlobReader,
+    ) -> None:
+        """Decode chunks."""
+        try:
+            if self._table.asks:
+                for chunk, address in zip(chunks, addresses, strict=True):
+                    self._table.read_into(memoryview(chunk), address, verify)
+            else:
+                self._table.decode_many(chunks, addresses, entries, verify, reader)
+        except ChecksumError as error:
+            raise self._told(error) from None
 
     def _told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""

@@ -34,6 +34,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.system import boot_id
+from extarray.format._blobs import BlobReader
 from extarray.format.blobs import (
     FILE_HEAD_BYTES,
     FILL,
@@ -90,8 +91,9 @@ HANDED_ON = 1 << 63
 
 # Space of the log that a writer takes at a time.
 _REGION = 1 << 24
-# Bytes of blobs to write, or of raw chunks to hold, at a time.
+# Bytes of blobs to copy at a time, and to append: to join them holds the GIL.
 _AT_ONCE = 1 << 22
+_PIECE = 1 << 18
 # Words of the table to look through at a time.
 _WORDS_AT_ONCE = 1 << 16
 _PAGE = 4096
@@ -638,17 +640,16 @@ class FrozenTable:
             if later is not None and later.uuid == self.uuid:  # the end of the log is its business
                 return later.append(addresses, encoded)
             offset, first = self._end, self._end
-            blobs: list[bytes] = []
+            parts: list[bytes | memoryview] = []
             try:
                 for i, (address, one) in enumerate(zip(addresses, encoded, strict=True)):
-                    blob, word = encode_blob(one, int(address), offset, self.uuid)
-                    found[i] = word
-                    blobs.append(blob)
-                    offset += len(blob)
-                    if offset - first >= _AT_ONCE or i + 1 == len(encoded):
+                    blob, found[i] = encode_blob(one, int(address), offset, self.uuid)
+                    parts += blob
+                    offset += sum(map(len, blob))
+                    if offset - first >= _PIECE or i + 1 == len(encoded):
                         self._give(offset)
-                        self.log.write(b"".join(blobs), first)
-                        first, blobs = offset, []
+                        self.log.write(b"".join(parts), first)
+                        first, parts = offset, []
             except BaseException:
                 with contextlib.suppress(OSError):
                     self.log.truncate(self._end)  # free the space again
@@ -671,17 +672,29 @@ class FrozenTable:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def decode(
-        self,
-        target: memoryview,
-        address: int,
-        word: int,
-        verify: bool = True,
-        room: bytearray | None = None,
-    ) -> None:
-        """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
+    def reader(self) -> BlobReader:
+        """Return memory for one thread that decodes many chunks; see `decode_many`."""
+        dtype = self._header.dtype
+        return BlobReader(self.uuid, self._block.codec, dtype.itemsize, self._header.chunk_bytes)
 
-        `room`: memory for blobs, which grows, for a caller that decodes many.
+    def decode_many(
+        self,
+        targets: list[NDArray[np.uint8]],
+        addresses: list[int],
+        words: list[int],
+        verify: bool,
+        reader: BlobReader,
+    ) -> None:
+        """Decode chunks as `decode` does, mostly without the GIL."""
+        left: Sequence[int] = range(len(targets))
+        if targets[0].nbytes == self._header.chunk_bytes:
+            with self.log as fd:
+                left = reader.read(fd, words, addresses, targets, verify)
+        for i in left:
+            self.decode(memoryview(targets[i]), addresses[i], words[i], verify)
+
+    def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None:
+        """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
 
         Raises
         ------
@@ -693,11 +706,7 @@ class FrozenTable:
             target[:] = fill * (size // len(fill))
             return
         offset, n_bytes = place_of_word(word)
-        room = bytearray() if room is None else room
-        if len(room) < n_bytes:
-            room.extend(bytes(n_bytes - len(room)))
-        blob = memoryview(room)[:n_bytes]
-        blob = blob[: self.log.read_into(blob, offset)]
+        blob = memoryview(self.log.read(n_bytes, offset))
         itemsize, whole = self._header.dtype.itemsize, target
         if size < self._header.chunk_bytes:  # for a reader that knows fewer axes
             whole = memoryview(bytearray(self._header.chunk_bytes))

@@ -19,6 +19,7 @@ from frozen_chunks import table
 import extarray as xa
 from extarray.array import compression
 from extarray.codecs.codec import CodecId
+from extarray.common.limits import limits
 from extarray.errors import (
     ArgumentError,
     ChecksumError,
@@ -583,7 +584,7 @@ def test_a_freeze_begun_before_leads_nowhere(path, monkeypatch):
 
     with create(path) as a:
         x = make_garbage(a, VALUES)
-        for value in 3, 2, 1, 0:  # the fourth write to a frozen chunk thaws it
+        for value in range(limits.rewrites + 1):  # the last one thaws it
             a[5] = x[5] = value
         words, seen = freezing.append_blobs, []
 

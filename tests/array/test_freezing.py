@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import extarray as xa
 from extarray.array import freezing
 from extarray.codecs import payloads
-from extarray.common.limits import limits
+from extarray.common.limits import Limits, limits
 from extarray.errors import (
     ArgumentError,
     ChecksumError,
@@ -29,6 +29,7 @@ from extarray.errors import (
     ReadOnlyError,
     StorageError,
 )
+from extarray.storage import decoded
 from extarray.storage.frozen import FrozenTable
 
 
@@ -72,7 +73,7 @@ def test_nothing_is_frozen_unasked(tmp_path, policy):
         if policy == "never":
             assert a.freeze() == 8
             assert a.freeze() == 0
-            for n in (1, 2, 3):
+            for n in range(limits.rewrites):
                 a[0, 0] = n
                 assert len(frozen_chunks(a)) == 8
             a[0, 1] = 2  # once more
@@ -96,9 +97,9 @@ def test_a_box_in_frozen_chunks_leaves_them_frozen(tmp_path, engine):
         assert len(frozen_chunks(a)) == 16
         np.testing.assert_array_equal(a[...], x)
         np.testing.assert_array_equal(reader[...], x)
-        for n in (2, 3, 4):
+        for n in range(limits.rewrites):
             assert len(frozen_chunks(a)) == 16
-            a[3, 7] = x[3, 7] = -n
+            a[3, 7] = x[3, 7] = n
         assert len(frozen_chunks(a)) == 15
         np.testing.assert_array_equal(a[...], x)
         np.testing.assert_array_equal(reader[...], x)
@@ -108,6 +109,79 @@ def test_a_box_in_frozen_chunks_leaves_them_frozen(tmp_path, engine):
     with xa.open(path) as a:
         assert len(frozen_chunks(a)) == 16
         np.testing.assert_array_equal(a[...], x)
+
+
+@pytest.mark.parametrize("steps", [[], ["flush"], ["flush", "freeze", "flush"], ["repack"]])
+def test_boxes_in_frozen_chunks_keep_checksums_right(tmp_path, engine, steps):
+    x = np.arange(20, dtype="i4").reshape(4, 5)
+    path = tmp_path / "a"
+    a = xa.create(
+        path, x.shape, "i4", chunks=(2, 3), compression="zlib", freeze="never", checksum=True,
+        engine=engine,
+    )  # fmt: skip
+    with a:
+        a[...] = x
+        a.freeze()
+        a.flush()
+        with xa.open(path, engine=engine, verify="read") as reader:
+            a[2:, :2] = x[2:, :2] = -1
+            for step in steps:
+                getattr(a, step)()
+            a.thaw()
+            reader.refresh()
+            np.testing.assert_array_equal(reader[...], x)
+            a.flush()
+            np.testing.assert_array_equal(reader[...], x)
+    assert xa.check(path, data=True).ok
+
+
+@pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd:1:shuffle"])
+@pytest.mark.parametrize("cache", [1, 1 << 20])
+def test_threads_decode_chunks_in_turns(tmp_path, monkeypatch, engine, codec, cache):
+    monkeypatch.setattr(limits, "coded_bytes", 1000)
+    monkeypatch.setattr(decoded, "_TURN_BYTES", 1000)
+    monkeypatch.setattr(xa.config, "threads", 3)
+    monkeypatch.setattr(xa.config, "chunk_cache", cache)
+    x = (np.arange(60 * 80).reshape(60, 80) % 777).astype("i4")
+    x[8:24, 16:40] = 0  # the fill value
+    x[40:48, :8] = 5
+    path = tmp_path / "a"
+    with xa.create(path, x.shape, "i4", chunks=(8, 8), compression=codec, engine=engine) as a:
+        a[...] = x
+    with xa.open(path, "r+", engine=engine) as a:
+        assert len(frozen_chunks(a)) == 80
+        a[30:40, 30:40] = x[30:40, 30:40]
+        a.thaw()
+        a.freeze()
+        a[:3, 70:] = x[:3, 70:] + 1
+        x[:3, 70:] += 1
+        found = [None] * 4
+
+        def read(k):
+            found[k] = a[15 * k : 15 * k + 15]
+
+        threads = [threading.Thread(target=read, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        np.testing.assert_array_equal(np.concatenate(found), x)
+        np.testing.assert_array_equal(a[...], x)
+        np.testing.assert_array_equal(a[::-9, 3:77:5], x[::-9, 3:77:5])
+        place = a._store.now.frozen.place_of_blob(41)
+    with open(f"{path}.xtz", "r+b") as file:
+        file.seek(place + 33)
+        byte = file.read(1)[0]
+        file.seek(place + 33)
+        file.write(bytes([byte ^ 1]))
+    with xa.open(path, engine=engine) as a:
+        with pytest.raises(ChecksumError, match="restore the file") as error:
+            a[...]
+        assert error.value.chunk == 41
+        damaged = a.axial.index(41)[0]
+        for k in range(8):
+            if k != damaged:
+                np.testing.assert_array_equal(a[8 * k : 8 * k + 8], x[8 * k : 8 * k + 8])
 
 
 def test_readers_follow(tmp_path, engine):
@@ -246,7 +320,7 @@ with xa.create(
 ) as a:
     a[...] = 1
     a.freeze()
-    for value in range(4):  # thaws the first chunk
+    for value in range(11):  # thaws the first chunk
         a[0, 0] = value
     sieve = a._store.now.sieve
     writer = threading.Thread(target=a.__setitem__, args=(np.s_[:, 3:5], 7))
@@ -358,8 +432,10 @@ class Freezing(RuleBasedStateMachine):
         sparse=st.booleans(),
         fill=st.sampled_from([0, 7]),
         checksum=st.booleans(),
+        rewrites=st.sampled_from([3, 10]),
     )
-    def create(self, shape, policy, sparse, fill, checksum):
+    def create(self, shape, policy, sparse, fill, checksum, rewrites):
+        limits.rewrites = rewrites
         self.folder = tempfile.TemporaryDirectory()
         self.path = f"{self.folder.name}/a"
         self.fill, self.n = fill, 0
@@ -456,6 +532,7 @@ class Freezing(RuleBasedStateMachine):
             self.a.close()
             self.reader.close()
             self.folder.cleanup()
+            limits.rewrites = Limits().rewrites
 
 
 class FreezingByCalls(Freezing):

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 from extarray import Codec
 from extarray.codecs import codec as codec_module
-from extarray.codecs import libraries
+from extarray.codecs import libraries, payloads
 from extarray.codecs.codec import CodecId, FilterId
 from extarray.codecs.payloads import decode_into, encode, frames
 from extarray.common.errors import CorruptError, MissingExtraError, VersionError
@@ -296,6 +296,8 @@ def test_a_missing_library_is_named(monkeypatch, name, package):
     monkeypatch.setattr(libraries, f"_{name}", getattr(libraries, f"_{name}").__wrapped__)
     with pytest.raises(MissingExtraError, match=rf"needs '{package}'.*\[compression\]"):
         encode(Codec(name), bytes_of(x), 4)
+    # A process that could not import the library has not found its functions either.
+    monkeypatch.setattr(payloads, "decode_alone", lambda *arguments: False)
     with pytest.raises(MissingExtraError, match=package):
         decoded(found, x.nbytes, 4)
     zlibbed = encode(Codec("zlib"), bytes_of(x), 4)  # comes with Python

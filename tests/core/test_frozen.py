@@ -174,7 +174,7 @@ def test_extents_of_the_table_have_their_lengths(tmp_path):
     counter = tmp_path / "counter"
     counter.write_bytes(bytes(8))
     with open(counter, "rb") as file:
-        frozen = Frozen(None, 8, None, Counter.file(file.fileno(), 0, True))
+        frozen = Frozen(None, 8, None, Counter.file(file.fileno(), 0, True), 3)
     frozen.add_extent(np.zeros(2048, np.uint64))
     with pytest.raises(ValueError, match="extent 1"):
         frozen.add_extent(np.zeros(2048, np.uint64))

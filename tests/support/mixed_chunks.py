@@ -52,7 +52,7 @@ class Freezer:
         now = array._store.now
         self.now = now
         freezes = Counter.file(self.counter.fileno(), 0, True)
-        self.core = Frozen(self, self.size, bound, freezes)
+        self.core = Frozen(self, self.size, bound, freezes, 3)
         self.extents = []
         self.room_for(array.axial.size)
         self.table = self
@@ -78,7 +78,7 @@ class Freezer:
             if keeps:
                 room = np.empty(self.size, np.uint8)
             room[:] = np.frombuffer(zlib.decompress(blob), np.uint8)
-            take(i, room)
+            take([i], [room])
             if not keeps:
                 room[:] = GONE[0]
         self.decoded += addresses

@@ -1,0 +1,197 @@
+"""Frames, decoded without the GIL by the C functions behind the Python packages of the codecs.
+
+A Python call for each frame takes and gives up the GIL, which costs threads as much as a small
+frame does, and copies the bytes once more.  The compiled modules of the packages mostly show the C
+functions that they call; `libraries` looks them up when it imports a package.  Where it finds none,
+and for all that is not plainly right, the Python way counts, and its errors.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uintptr_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+cdef extern from "_filters.h":
+    void xa_unshuffle(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
+    void xa_bit_unshuffle(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
+    void xa_repeat(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
+
+cdef extern from *:
+    """
+    /* As zstd.h and lz4.h declare them; both promise that this stays. */
+    typedef struct {
+        void *(*create)(void);
+        size_t (*free)(void *);
+        size_t (*length)(const void *, size_t);
+        size_t (*decode)(void *, void *, size_t, const void *, size_t);
+    } xa_zstd_functions;
+    typedef int (*xa_lz4_function)(const char *, char *, int, int);
+
+    /* Threads that decode look at these meanwhile. */
+    #define xa_take(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+    #define xa_give(p, value) __atomic_store_n((p), (value), __ATOMIC_RELEASE)
+    static xa_zstd_functions xa_zstd_found, *xa_zstd_used;
+    static xa_lz4_function xa_lz4_used;
+    """
+    ctypedef struct xa_zstd_functions:
+        void *(*create)() noexcept nogil
+        size_t (*free)(void *) noexcept nogil
+        size_t (*length)(const void *, size_t) noexcept nogil
+        size_t (*decode)(void *, void *, size_t, const void *, size_t) noexcept nogil
+    ctypedef int (*xa_lz4_function)(const char *, char *, int, int) noexcept nogil
+    xa_zstd_functions xa_zstd_found
+    xa_zstd_functions *xa_zstd_used
+    xa_lz4_function xa_lz4_used
+    xa_zstd_functions *take_zstd "xa_take"(xa_zstd_functions **) noexcept nogil
+    void give_zstd "xa_give"(xa_zstd_functions **, xa_zstd_functions *) noexcept nogil
+    xa_lz4_function take_lz4 "xa_take"(xa_lz4_function *) noexcept nogil
+    void give_lz4 "xa_give"(xa_lz4_function *, xa_lz4_function) noexcept nogil
+
+cdef enum:
+    # As in `codec`.
+    RAW = 0
+    CONSTANT = 1
+    ZSTD = 2
+    LZ4 = 3
+    NONE = 0
+    SHUFFLE = 1
+    BITSHUFFLE = 2
+    # As in `libraries`.
+    WINDOW_LOG = 23
+
+cdef const char *MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def use_zstd(uintptr_t create, uintptr_t drop, uintptr_t length, uintptr_t decode):
+    """Decode frames of zstd by its C functions, given by their addresses; zeros: by none.
+
+    Parameters
+    ----------
+    create, drop : int
+        ``ZSTD_createDCtx`` and ``ZSTD_freeDCtx``.
+    length : int
+        ``ZSTD_findFrameCompressedSize``.
+    decode : int
+        ``ZSTD_decompressDCtx``.
+    """
+    if decode:
+        # The same ones each time.
+        xa_zstd_found.create = <void *(*)() noexcept nogil> create
+        xa_zstd_found.free = <size_t (*)(void *) noexcept nogil> drop
+        xa_zstd_found.length = <size_t (*)(const void *, size_t) noexcept nogil> length
+        xa_zstd_found.decode = (
+            <size_t (*)(void *, void *, size_t, const void *, size_t) noexcept nogil> decode)
+    give_zstd(&xa_zstd_used, &xa_zstd_found if decode else NULL)
+
+
+def use_lz4(uintptr_t decode):
+    """Decode LZ4 blocks by ``LZ4_decompress_safe`` at an address; 0: not."""
+    give_lz4(&xa_lz4_used, <xa_lz4_function> decode)
+
+
+def decode_alone(
+    uint8_t[::1] out not None, int codec, int filter_id, const uint8_t[::1] frame not None,
+    int64_t itemsize
+):
+    """Write the bytes of one frame; False if `payloads.decode_frame_into` must do it another way.
+
+    Then `out` may have been changed.
+
+    Parameters
+    ----------
+    out : writable buffer of bytes
+    codec, filter_id : int
+        As `CodecId` and `FilterId` have them.
+    frame : buffer of bytes
+    itemsize : int
+
+    Examples
+    --------
+    >>> out = bytearray(4)
+    >>> decode_alone(out, 1, 0, b"ab", 2), bytes(out)
+    (True, b'abab')
+    """
+    cdef frame_room_t room
+    cdef bint is_done
+    if itemsize < 1 or out.shape[0] == 0 or frame.shape[0] == 0:
+        return False
+    memset(&room, 0, sizeof(room))
+    with nogil:
+        is_done = decode_frame(
+            &out[0], out.shape[0], codec, filter_id, &frame[0], frame.shape[0], itemsize, &room)
+        free_frame_room(&room)
+    return is_done
+
+
+cdef bint decode_frame(
+    uint8_t *out, int64_t n, int codec, int filter_id, const uint8_t *frame, int64_t n_frame,
+    int64_t itemsize, frame_room_t *room
+) noexcept nogil:
+    """Write the `n` bytes of a frame; False if `payloads.decode_frame_into` must do it.
+
+    Then `out` may have been changed.
+    """
+    if codec == RAW or codec == CONSTANT:
+        if filter_id != NONE or n_frame != (n if codec == RAW else itemsize) or n % itemsize:
+            return False
+        if codec == RAW:
+            memcpy(out, frame, n)
+        elif n:
+            xa_repeat(out, frame, itemsize, n)
+        return True
+    if filter_id == NONE:
+        return decompress(out, n, codec, frame, n_frame, room)
+    if filter_id not in (SHUFFLE, BITSHUFFLE) or n % itemsize:
+        return False
+    if room.n_bytes < n:
+        found = realloc(room.bytes, n)
+        if found == NULL:
+            return False
+        room.bytes, room.n_bytes = <uint8_t *> found, n
+    if not decompress(room.bytes, n, codec, frame, n_frame, room):
+        return False
+    if filter_id == SHUFFLE:
+        xa_unshuffle(out, room.bytes, n // itemsize, itemsize)
+    else:
+        xa_bit_unshuffle(out, room.bytes, n // itemsize, itemsize)
+    return True
+
+
+cdef bint decompress(
+    uint8_t *out, int64_t n, int codec, const uint8_t *frame, int64_t n_frame, frame_room_t *room
+) noexcept nogil:
+    """Write the `n` bytes of a frame as a codec gives them; False if it does not."""
+    cdef xa_zstd_functions *zstd
+    cdef xa_lz4_function lz4
+    if codec == ZSTD:
+        zstd = take_zstd(&xa_zstd_used)
+        if zstd == NULL or not has_plain_head(frame, n_frame, n):
+            return False
+        if room.zstd == NULL:
+            room.zstd, room.free_zstd = zstd.create(), zstd.free
+        # It would decode frames that follow, too.
+        return (room.zstd != NULL and zstd.length(frame, n_frame) == <size_t> n_frame
+                and zstd.decode(room.zstd, out, n, frame, n_frame) == <size_t> n)
+    if codec == LZ4:
+        lz4 = take_lz4(&xa_lz4_used)
+        return (lz4 != NULL and n < 1 << 30 and n_frame < 1 << 30
+                and lz4(<const char *> frame, <char *> out, <int> n_frame, <int> n) == n)
+    return False
+
+
+cdef bint has_plain_head(const uint8_t *frame, int64_t n_frame, int64_t n) noexcept nogil:
+    """Tell whether a frame of zstd has no larger window than `libraries` lets one of `n` bytes have."""
+    cdef int most = WINDOW_LOG
+    if n_frame < 6 or memcmp(frame, MAGIC, 4):
+        return False
+    while most < 62 and n > <int64_t> 1 << most:
+        most += 1
+    # A frame in one segment (bit 5) has the window of its content; that of others is 2 to the power
+    # of 10 and the upper 5 bits, and some eighths of it.
+    return frame[4] & 0x20 or 10 + (frame[5] >> 3) + ((frame[5] & 7) != 0) <= most
+
+
+cdef void free_frame_room(frame_room_t *room) noexcept nogil:
+    free(room.bytes)
+    if room.zstd != NULL:
+        room.free_zstd(room.zstd)
+    room.bytes, room.n_bytes, room.zstd = NULL, 0, NULL
