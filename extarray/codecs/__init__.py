@@ -10,6 +10,8 @@ From the top down; each module uses only modules below it:
     `Codec`, which users name, and the numbers that files have for codecs and filters.
 ``rounding``
     Rounding of mantissas, which makes floats compress.
+``_zstd``
+    Frames of zstd, decoded by the library's own functions.
 ``_filters``
     Byte and bit shuffle; chunks of one element.
 

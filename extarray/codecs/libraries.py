@@ -7,11 +7,16 @@ says.
 
 from __future__ import annotations
 
+import importlib
 import sys
+import threading
 import zlib
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from extarray.codecs._zstd import Contexts
 from extarray.codecs.codec import ENTRY_POINTS, Codec, CodecId, registered
 from extarray.common.errors import CorruptError, VersionError
 from extarray.common.extras import missing, require
@@ -24,6 +29,7 @@ __all__ = ["check_present", "compress", "compress_named", "decompress", "decompr
 
 _PURPOSE = "a compressed array"
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+_ZSTD_EXTENSION = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
 _ZSTD_LEVEL = 3
 _ZLIB_LEVEL = 4
 # Least bytes of a plane that gets blocks of its own.
@@ -31,6 +37,8 @@ _PLANE = 1 << 8
 _ONCE = 1 << 24
 # Frames may ask for a window of 8 MiB, which RFC 8878 recommends, or of all of their bytes.
 _WINDOW_LOG = 23
+# Has the compressor of zstd that a thread has used last, with its level: making one takes time.
+_thread = threading.local()
 
 
 @cache
@@ -48,6 +56,21 @@ def _zstd() -> ModuleType:
 @cache
 def _lz4() -> ModuleType:
     return require("lz4.block", "compression", _PURPOSE)
+
+
+@cache
+def _contexts() -> Contexts | None:
+    """Return functions of the library behind Python's module; None: it does not show them."""
+    names = "createDCtx", "freeDCtx", "decompressDCtx", "findFrameCompressedSize"
+    try:
+        import ctypes  # NumPy has loaded it
+
+        library = ctypes.CDLL(importlib.import_module(_ZSTD_EXTENSION).__file__ or "")
+        places = [ctypes.cast(library[f"ZSTD_{name}"], ctypes.c_void_p).value for name in names]
+    except (ImportError, AttributeError, OSError):
+        return None
+    create, free, decode, length = (place or 0 for place in places)
+    return Contexts(create, free, decode, length) if create else None
 
 
 def check_present(codec: Codec) -> None:
@@ -82,7 +105,11 @@ def _compress_planes(data: memoryview, level: int, planes: int) -> bytes:
 
     Each block has a code of its own, so that noise in one plane costs the others nothing.
     """
-    encoder = _zstd().ZstdCompressor(level=level)
+    known: tuple[int, Any] | None = getattr(_thread, "encoder", None)
+    _thread.encoder = None  # until the frame is whole
+    if known is None or known[0] != level:
+        known = level, _zstd().ZstdCompressor(level=level)
+    encoder = known[1]
     encoder.set_pledged_input_size(len(data))
     step = len(data) // planes
     parts = [
@@ -90,10 +117,11 @@ def _compress_planes(data: memoryview, level: int, planes: int) -> bytes:
         for start in range(0, (planes - 1) * step, step)
     ]
     parts.append(encoder.compress(data[(planes - 1) * step :], encoder.FLUSH_FRAME))
+    _thread.encoder = known
     return b"".join(parts)
 
 
-def decompress(codec: int, frame: memoryview, size: int) -> bytes:
+def decompress(codec: int, frame: memoryview, size: int) -> Buffer:
     """Return the `size` bytes of a frame.
 
     Raises
@@ -117,8 +145,12 @@ def decompress(codec: int, frame: memoryview, size: int) -> bytes:
     )
 
 
-def _decompress_zstd(frame: memoryview, size: int) -> bytes:
-    zstd = _zstd()
+def _decompress_zstd(frame: memoryview, size: int) -> Buffer:
+    zstd, contexts = _zstd(), _contexts()
+    if contexts is not None:
+        room = np.empty(size, np.uint8)
+        if contexts.decode_into(room, frame):
+            return room
     window = max(_WINDOW_LOG, (size - 1).bit_length())
     decoder = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: window})
     try:

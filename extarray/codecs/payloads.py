@@ -27,7 +27,7 @@ from extarray.common.errors import CorruptError, VersionError
 from extarray.common.threads import run_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Buffer, Callable, Iterable, Iterator
 
 __all__ = ["Encoded", "Frame", "adopt", "decode_frame_into", "decode_into", "encode", "frames"]
 
@@ -327,10 +327,10 @@ def decode_frame_into(
             out[:] = frame
         return
     if codec == CodecId.NAMED:
-        data = decompress_named(frame, len(out), itemsize)
+        data: Buffer = decompress_named(frame, len(out), itemsize)
     else:
         data = decompress(codec, frame, len(out))
     if filter_id == FilterId.NONE:
-        out[:] = data
+        out[:] = memoryview(data)
     else:
         _BACKWARD[filter_id](out, data, itemsize)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 import tracemalloc
 import zlib
 from importlib import metadata
@@ -242,6 +243,64 @@ def test_blocks_that_do_not_fit_are_refused():
         refused(CodecId.ZSTD, 0, 1, empty)
     for codec in (CodecId.RAW, CodecId.CONSTANT, CodecId.NAMED):
         refused(codec, 0, 2, bytes(4000))
+
+
+@pytest.mark.parametrize("n", [900, 200_000])
+def test_frames_of_zstd_decode_with_and_without_contexts(n, monkeypatch):
+    x = smooth(n)
+    found = encode(Codec("zstd", filter="shuffle"), bytes_of(x), 4)
+    assert decoded(found, x.nbytes, 4) == x.tobytes()
+    monkeypatch.setattr(libraries, "_contexts", lambda: None)
+    assert decoded(found, x.nbytes, 4) == x.tobytes()
+
+
+def test_contexts_leave_other_frames_to_the_library():
+    contexts = libraries._contexts()
+    if contexts is None:
+        pytest.skip("the module of zstd does not show the library")
+    x = smooth(5000).tobytes()
+    out = bytearray(len(x))
+    frame = zstandard.compress(x)
+    assert contexts.decode_into(out, frame)
+    assert out == x
+    for wrong in (b"", frame[:4], frame[:-1], frame + b"\0", frame + frame, b"\0" + frame):
+        assert not contexts.decode_into(out, wrong)
+    assert not contexts.decode_into(bytearray(len(x) - 1), frame)
+    assert not contexts.decode_into(bytearray(len(x) + 1), frame)
+    streamed = zstandard.ZstdCompressor().compressobj()
+    assert not contexts.decode_into(out, streamed.compress(x) + streamed.flush())  # with a window
+    results = []
+
+    def work():
+        room = bytearray(len(x))
+        results.extend(contexts.decode_into(room, frame) and room == x for _ in range(50))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert results == [True] * 200
+
+
+def test_a_compressor_that_failed_is_not_used_again(monkeypatch):
+    x = bytes_of(smooth(2000))
+    codec = Codec("zstd", 1, "shuffle")
+    expected = encode(codec, x, 4).payload
+    level, encoder = libraries._thread.encoder
+    assert level == 1
+
+    class Fails:
+        FLUSH_BLOCK = FLUSH_FRAME = 0
+
+        def set_pledged_input_size(self, n):
+            raise MemoryError
+
+    monkeypatch.setattr(libraries._thread, "encoder", (1, Fails()))
+    with pytest.raises(MemoryError):
+        encode(codec, x, 4)
+    assert encode(codec, x, 4).payload == expected
+    assert libraries._thread.encoder[1] is not encoder
 
 
 @given(
