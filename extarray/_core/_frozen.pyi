@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, Protocol, Self, final, type_check_only
 
@@ -6,6 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from extarray._core._mapping import Counter
+
+@type_check_only
+class Rest(Protocol):
+    """Blocks of a chunk that are not decoded yet; several threads may use it at the same time."""
+
+    @property
+    def is_whole(self) -> bool:
+        """All of them have come."""
+
+    def want(self, box: Sequence[tuple[int, int]] | None) -> None:
+        """Decode those with elements of a box (None: all), unless they are there."""
 
 @type_check_only
 class Decoder(Protocol):
@@ -16,9 +27,14 @@ class Decoder(Protocol):
         addresses: list[int],
         entries: list[int],
         keeps: bool,
-        take: Callable[[int, NDArray[np.uint8]], object],
+        take: Callable[..., object],
+        boxes: list[Sequence[tuple[int, int]] | None] | None = None,
     ) -> None:
         """Hand the bytes of chunks, each in contiguous memory, to `take` with their number here.
+
+        With `boxes`, only these need be there: for each axis of a chunk, the slowest first, where
+        the part begins and ends; None stands for all of it.  A third argument is then the `Rest` of
+        the chunk; without it, all bytes are there.
 
         `take` may be called by several threads.  Unless it `keeps` the memory, that may be used
         again.
@@ -33,12 +49,17 @@ class Decoded:
 @final
 class Kept:
     def __new__(cls) -> Self: ...
-    def __call__(self, i: int, memory: NDArray[np.uint8]) -> None: ...
+    def __call__(self, i: int, memory: NDArray[np.uint8], rest: Rest | None = None) -> None: ...
 
 @final
 class Frozen:
     def __new__(
-        cls, decoder: Decoder, chunk_bytes: int, bound: int | None, freezes: Counter
+        cls,
+        decoder: Decoder,
+        chunk_bytes: int,
+        bound: int | None,
+        freezes: Counter,
+        divides: bool = False,
     ) -> Self: ...
     @property
     def share(self) -> int: ...

@@ -15,6 +15,7 @@ from extarray.common.errors import ChecksumError
 from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.grid.chunking import elements_of_chunk
+from extarray.grid.order import sides_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +23,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
-    from extarray.storage.frozen import FrozenTable
+    from extarray.codecs.payloads import Box
+    from extarray.storage.frozen import DividedBlob, FrozenTable
     from extarray.storage.pair import Pair
     from extarray.storage.store import Present
 
 __all__ = ["FrozenChunks", "show_frozen"]
+
+# How often a chunk is read without another block, before all blocks come: elements of a chunk that
+# is whole take a shorter way.
+_MOST_USES = 4
 
 
 def show_frozen(pair: Present, axial: Axial) -> None:
@@ -72,7 +78,11 @@ class FrozenChunks:
         # The core refers to the decoder alone.  A cycle would keep the log of a replaced table
         # open, and its space taken, until the garbage collector comes.
         size = pair.header.chunk_bytes
-        self.core = Frozen(_Decoder(pair, table, axial), size, config.chunk_cache, table.freezes)
+        decoder, divides = (
+            _Decoder(pair, table, axial),
+            size >= limits.divided_bytes and not table.asks,
+        )
+        self.core = Frozen(decoder, size, config.chunk_cache, table.freezes, divides)
         self.look()
 
     def look(self) -> None:
@@ -89,13 +99,15 @@ class _Decoder:
     def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
         self._pair, self._table, self._axial = pair, table, axial
         self._size = pair.header.chunk_bytes
+        self.sides = sides_in_memory(pair.header.chunks, pair.header.order)
 
     def decode(
         self,
         addresses: list[int],
         entries: list[int],
         keeps: bool,
-        take: Callable[[int, NDArray[np.uint8]], object],
+        take: Callable[..., object],
+        boxes: list[Box | None] | None = None,
     ) -> None:
         """Hand chunks to `take`, on several threads if there are many."""
         n = len(addresses)
@@ -106,19 +118,34 @@ class _Decoder:
             for i in range(first, n, shares):
                 if keeps and i > first:
                     chunk = np.empty(self._size, np.uint8)
-                address, verify = addresses[i], self._pair.verify != "never"
-                try:
-                    if self._table.asks:
-                        self._table.read_into(memoryview(chunk), address, verify)
-                    else:
-                        self._table.decode(memoryview(chunk), address, entries[i], verify, blob)
-                except ChecksumError as error:
-                    raise self._told(error) from None
-                take(i, chunk)
+                box = None if boxes is None else boxes[i]
+                rest = self._decode(chunk, addresses[i], entries[i], blob, box)
+                take(i, chunk) if rest is None else take(i, chunk, rest)
 
         run_together([partial(work, first) for first in range(shares)])
 
-    def _told(self, error: ChecksumError) -> ChecksumError:
+    def _decode(
+        self, chunk: NDArray[np.uint8], address: int, entry: int, blob: bytearray, box: Box | None
+    ) -> _Rest | None:
+        """Decode a chunk, or at least a box of it; return blocks that are left, if any are."""
+        verify = self._pair.verify != "never"
+        try:
+            if self._table.asks:
+                self._table.read_into(memoryview(chunk), address, verify)
+                return None
+            if box is not None:
+                divided = self._table.divided(address, entry, self._size, verify)
+                if divided is not None:
+                    numbers = divided.cut.numbers_in(self.sides, box)
+                    if len(numbers) < len(divided.cut):
+                        divided.decode(memoryview(chunk), numbers)
+                        return _Rest(self, divided, chunk, numbers)
+            self._table.decode(memoryview(chunk), address, entry, verify, blob)
+        except ChecksumError as error:
+            raise self.told(error) from None
+        return None
+
+    def told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""
         pair = self._pair
         state, index = pair.state, self._axial.index(error.chunk)
@@ -131,3 +158,48 @@ class _Decoder:
         told = ChecksumError(f"{error} in '{name}'; {what}; restore the file from a copy")
         told.filename, told.chunk, told.box = name, error.chunk, box
         return told
+
+
+class _Rest:
+    """The blocks of a chunk that are not decoded yet; a `Rest` of the core's.
+
+    Parameters
+    ----------
+    decoder : _Decoder
+    blob : DividedBlob
+    chunk : ndarray
+        Memory for the chunk.
+    numbers : list of int
+        Blocks that are decoded.
+    """
+
+    def __init__(
+        self, decoder: _Decoder, blob: DividedBlob, chunk: NDArray[np.uint8], numbers: list[int]
+    ) -> None:
+        self._decoder, self._blob, self._chunk = decoder, blob, chunk
+        self._missing = set(range(len(blob.cut))).difference(numbers)
+        self._uses = 0
+        self._lock = threading.Lock()
+
+    @property
+    def is_whole(self) -> bool:
+        """All of them have come."""
+        return not self._missing
+
+    def want(self, box: Box | None) -> None:
+        """Decode those with elements of a box, or all; those of a chunk that is used often, too."""
+        if not self._missing:
+            return
+        with self._lock:
+            wanted = self._missing
+            if box is not None and self._uses < _MOST_USES:
+                wanted = self._missing.intersection(
+                    self._blob.cut.numbers_in(self._decoder.sides, box)
+                )
+                self._uses += not wanted
+            if wanted:
+                try:
+                    self._blob.decode(memoryview(self._chunk), sorted(wanted))
+                except ChecksumError as error:
+                    raise self._decoder.told(error) from None
+                self._missing = self._missing - wanted
