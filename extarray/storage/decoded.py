@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ __all__ = ["FrozenChunks", "show_frozen"]
 # How often a chunk is read without another block, before all blocks come: elements of a chunk that
 # is whole take a shorter way.
 _MOST_USES = 4
+# Bytes of memory to take at a time, once some chunks have been decoded.
+_SLAB = 1 << 23
+_FEW = 1 << 20
 
 
 def show_frozen(pair: Present, axial: Axial) -> None:
@@ -100,6 +104,7 @@ class _Decoder:
         self._pair, self._table, self._axial = pair, table, axial
         self._size = pair.header.chunk_bytes
         self.sides = sides_in_memory(pair.header.chunks, pair.header.order)
+        self._rooms = _Rooms(self._size)
 
     def decode(
         self,
@@ -114,10 +119,10 @@ class _Decoder:
         shares = min(config.threads, n, max(1, n * self._size // limits.coded_bytes))
 
         def work(first: int) -> None:
-            blob, chunk = bytearray(), np.empty(self._size, np.uint8)
+            blob, chunk = bytearray(), self._rooms.take()
             for i in range(first, n, shares):
                 if keeps and i > first:
-                    chunk = np.empty(self._size, np.uint8)
+                    chunk = self._rooms.take()
                 box = None if boxes is None else boxes[i]
                 rest = self._decode(chunk, addresses[i], entries[i], blob, box)
                 take(i, chunk) if rest is None else take(i, chunk, rest)
@@ -158,6 +163,49 @@ class _Decoder:
         told = ChecksumError(f"{error} in '{name}'; {what}; restore the file from a copy")
         told.filename, told.chunk, told.box = name, error.chunk, box
         return told
+
+
+class _Rooms:
+    """Memory for chunks, which comes back when nobody has it any more.
+
+    The system gives memory page by page as it is first touched, which takes as long as decoding
+    does, or longer; large pieces of NumPy's come in large pages.
+
+    Parameters
+    ----------
+    size : int
+        Bytes of a chunk.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._taken = 0
+        # Lists and dicts of Python's: threads change them in one step.
+        self._free: list[NDArray[np.uint8]] = []
+        self._used: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
+
+    def take(self) -> NDArray[np.uint8]:
+        """Return memory for one chunk, with any contents."""
+        try:
+            place = self._free.pop()
+        except IndexError:
+            place = self._more()
+        room = place[:]
+        key = id(room)
+        self._used[key] = weakref.ref(room, lambda _: self._give_back(key, place))
+        return room
+
+    def _give_back(self, key: int, place: NDArray[np.uint8]) -> None:
+        del self._used[key]
+        self._free.append(place)
+
+    def _more(self) -> NDArray[np.uint8]:
+        n = _SLAB // self._size if self._taken * self._size >= _FEW else 1
+        self._taken += max(1, n)
+        slab = np.empty(max(1, n) * self._size, np.uint8)
+        places = [slab[at : at + self._size] for at in range(0, len(slab), self._size)]
+        self._free += places[1:]
+        return places[0]
 
 
 class _Rest:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import extarray as xa
 from extarray.common.limits import limits
 from extarray.storage import frozen
+from extarray.storage.decoded import _Rooms
 
 SHAPE, CHUNKS = (64, 64, 150), (32, 32, 150)
 _X, _Y, _Z = np.ogrid[: SHAPE[0], : SHAPE[1], : SHAPE[2]]
@@ -183,6 +184,29 @@ def test_threads_want_blocks_of_one_chunk(tmp_path):
         for one in threads:
             one.join()
     assert not wrong
+
+
+def test_memory_of_chunks_comes_back():
+    rooms = _Rooms(1 << 18)
+    kept = [rooms.take() for _ in range(40)]
+    for n, room in enumerate(kept):
+        room[:] = n
+    assert all((room == n).all() for n, room in enumerate(kept))
+    places = {room.ctypes.data for room in kept}
+    assert len(places) == 40
+    del kept, room
+    again = [rooms.take() for _ in range(40)]
+    assert {room.ctypes.data for room in again} == places
+    assert _Rooms(1 << 25).take().nbytes == 1 << 25
+
+
+def test_decoded_chunks_that_leave_make_room(tmp_path):
+    frozen_array(tmp_path / "a")
+    with xa.config.set(chunk_cache=2 * 32 * 32 * 150 * 4), xa.open(tmp_path / "a") as a:
+        for _ in range(3):
+            for i, j in np.ndindex(2, 2):
+                box = np.s_[32 * i : 32 * i + 32, 32 * j : 32 * j + 32]
+                np.testing.assert_array_equal(a[box], X[box])
 
 
 @pytest.fixture(scope="module")
