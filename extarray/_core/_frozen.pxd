@@ -35,9 +35,14 @@ cdef class Decoded:
     cdef uint64_t entry             # leads to the blob
     cdef object memory
     cdef char *base                 # byte 0 of the file would be here
+    cdef object rest                # decodes blocks that are missing in the memory; None: none are
+
+    cdef int want(self, object box) except -1
+    cdef bint is_whole(self) except -1
 
 
-cdef Decoded decoded(index_t address, uint64_t entry, cnp.ndarray memory, index_t chunk_bytes)
+cdef Decoded decoded(
+    index_t address, uint64_t entry, cnp.ndarray memory, index_t chunk_bytes, object rest)
 cdef char *base_of(index_t address, cnp.ndarray memory, index_t chunk_bytes) noexcept
 
 
@@ -45,6 +50,7 @@ cdef char *base_of(index_t address, cnp.ndarray memory, index_t chunk_bytes) noe
 cdef class Frozen:
     cdef object decoder
     cdef index_t chunk_bytes
+    cdef bint divides               # chunks may be cut into blocks that are decoded alone
     cdef index_t most               # decoded chunks that stay
     cdef readonly index_t share     # most chunks of a read that are kept
     cdef Counter freezes

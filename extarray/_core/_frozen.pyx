@@ -31,13 +31,28 @@ cnp.import_array()
 cdef class Decoded:
     """The bytes of a frozen chunk."""
 
+    cdef int want(self, object box) except -1:
+        """Decode what is missing in a box of the chunk; None: in all of it."""
+        if self.rest is not None:
+            self.rest.want(box)
+            if not FREE_THREADS and self.rest.is_whole:
+                self.rest = None
+        return 0
 
-cdef Decoded decoded(index_t address, uint64_t entry, cnp.ndarray memory, index_t chunk_bytes):
-    """Note that some memory holds the bytes of a frozen chunk."""
+    cdef bint is_whole(self) except -1:
+        """Tell whether all bytes are there."""
+        return self.rest is None or self.rest.is_whole
+
+
+cdef Decoded decoded(
+    index_t address, uint64_t entry, cnp.ndarray memory, index_t chunk_bytes, object rest
+):
+    """Note that some memory holds the bytes of a frozen chunk, or those of some of its blocks."""
     cdef Decoded self = Decoded.__new__(Decoded)
     self.address = address
     self.entry = entry
     self.memory = memory
+    self.rest = rest
     self.base = base_of(address, memory, chunk_bytes)
     return self
 
@@ -57,10 +72,13 @@ cdef class Kept:
     cdef list addresses, entries
     cdef dict found             # by address
 
-    def __call__(self, list numbers not None, list chunks not None):
+    def __call__(self, list numbers not None, list chunks not None, list rests=None):
         cdef Decoded one
-        for i, chunk in zip(numbers, chunks):
-            one = decoded(self.addresses[i], self.entries[i], chunk, self.frozen.chunk_bytes)
+        cdef index_t k, i
+        for k, i in enumerate(numbers):
+            one = decoded(
+                self.addresses[i], self.entries[i], chunks[k], self.frozen.chunk_bytes,
+                None if rests is None else rests[k])
             self.frozen.keep(one)
             self.found[one.address] = one
 
@@ -80,12 +98,16 @@ cdef class Frozen:
         The number of freezes, which grows before raw bytes of frozen chunks are given up.
     rewrites : int
         How many times a frozen chunk is written to before it is thawed.
+    divides : bool
+        The decoder can decode parts of chunks.
     """
 
     def __cinit__(
-        self, decoder, index_t chunk_bytes, bound, Counter freezes not None, index_t rewrites
+        self, decoder, index_t chunk_bytes, bound, Counter freezes not None, index_t rewrites,
+        bint divides=False
     ):
         self.decoder = decoder
+        self.divides = divides
         self.chunk_bytes = chunk_bytes
         self.most = (<index_t> 1 << 62) if bound is None else max(1, <index_t> bound // chunk_bytes)
         self.share = max(1, self.most // 4)     # room for several threads, and for later reads
@@ -170,6 +192,7 @@ cdef class Frozen:
                 missing.append(address)
                 words.append(entry)
             else:
+                one.want(None)
                 found[address] = one
         if missing:
             kept = Kept.__new__(Kept)
@@ -179,6 +202,8 @@ cdef class Frozen:
 
     cdef int note_recent(self, Decoded one) except -1:
         """Note a decoded chunk that is likely to be read again, if it stays in memory."""
+        if not one.is_whole():
+            return 0
         with self.lock:
             if not FREE_THREADS and self.chunks.get(one.address) is one:
                 self.recent[one.address % N_RECENT] = one

@@ -162,7 +162,7 @@ cdef class Transfers(ArrayState):
         cdef ChunkMoves reads
         cdef Decoded one = None
         cdef list raw, missing
-        cdef list addresses, entries
+        cdef list addresses, entries, boxes
         cdef index_t i
         cdef uint64_t number, entry
         cdef list left = list(range(total))
@@ -178,7 +178,7 @@ cdef class Transfers(ArrayState):
                     latest = self._latest_table(frame)
                     if latest is not frame:
                         return self._move_frozen(latest, s, values)
-                raw, missing, addresses, entries = [], [], [], []
+                raw, missing, addresses, entries, boxes = [], [], [], [], []
                 for i in left:
                     entry = frozen.live(reads.address[i])
                     if entry == 0:
@@ -189,11 +189,18 @@ cdef class Transfers(ArrayState):
                         missing.append(i)
                         addresses.append(reads.address[i])
                         entries.append(entry)
+                        if frozen.divides:
+                            boxes.append(reads.box(i))
                     else:
+                        if one.rest is not None:
+                            one.want(reads.box(i))
                         reads.move(i, one.base)
                 if missing:
                     reads.numbers, reads.entries = missing, entries
-                    frozen.decoder.decode(addresses, entries, reads.keeps, reads)
+                    if frozen.divides:
+                        frozen.decoder.decode(addresses, entries, reads.keeps, reads, boxes)
+                    else:
+                        frozen.decoder.decode(addresses, entries, reads.keeps, reads)
                     one = reads.last
                 for i in raw:
                     reads.move(i, NULL)
@@ -1290,7 +1297,7 @@ cdef class Takes:
     cdef list numbers
     cdef dict chunks            # by number
 
-    def __call__(self, list numbers not None, list chunks not None):
+    def __call__(self, list numbers not None, list chunks not None, list rests=None):
         for i, chunk in zip(numbers, chunks):
             self.chunks[self.numbers[i]] = chunk
 
@@ -1319,7 +1326,7 @@ cdef class ChunkMoves:
         free(self.address)
         free(self.low)
 
-    def __call__(self, list numbers not None, list chunks not None):
+    def __call__(self, list numbers not None, list chunks not None, list rests=None):
         cdef index_t number[AT_ONCE]
         cdef char *base[AT_ONCE]
         cdef index_t start, i, k, n = len(numbers)
@@ -1345,9 +1352,28 @@ cdef class ChunkMoves:
                 number[0] = self.numbers[numbers[i]]
                 one = decoded(
                     self.address[number[0]], self.entries[numbers[i]], chunks[i],
-                    self.job.layout.chunk_bytes)
+                    self.job.layout.chunk_bytes, None if rests is None else rests[i])
                 self.frame.frozen.keep(one)
                 self.last = one
+
+    cdef list box(self, index_t i):
+        """Return which part of a chunk is selected, by axes of falling stride; None: all may be."""
+        cdef const layout_t *L = &self.job.layout
+        cdef const int *low = self.low + i * L.ndim
+        cdef const piece_t *piece
+        cdef list found = []
+        cdef bint is_whole = True
+        cdef index_t stop
+        cdef int at, j
+        if L.place != NULL:
+            return None
+        for at in range(L.ndim - 1, -1, -1):
+            j = L.fast_to_slow[at]
+            piece = &self.job.pieces[j][low[j]]
+            stop = piece.first + (piece.count - 1) * self.job.step[j] + 1
+            is_whole = is_whole and piece.first == 0 and stop == L.chunk[j]
+            found.append((piece.first, stop))
+        return None if is_whole else found
 
     cdef int move(self, index_t i, char *base) except -1:
         """Move a chunk in memory, at its place from `base` on; NULL: at its raw place."""

@@ -32,6 +32,7 @@ from extarray.common.system import after_fork_in_child
 from extarray.common.threads import run_together
 from extarray.format.blobs import FILL
 from extarray.grid.chunking import chunks_before, place_of
+from extarray.grid.order import sides_in_memory
 from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
@@ -291,6 +292,7 @@ def append_blobs(array: Stored, frozen: Frozen, addresses: NDArray[np.int64]) ->
     codec = frozen.codec
     assert codec is not None
     encoded: list[Encoded | None] = [None] * len(addresses)
+    sides = sides_in_memory(now.header.chunks, now.header.order)
     left = iter(enumerate(addresses.tolist()))
     lock = threading.Lock()
 
@@ -305,7 +307,7 @@ def append_blobs(array: Stored, frozen: Frozen, addresses: NDArray[np.int64]) ->
                 if now.data.read_into(chunk, place_of(address, size)) < size:
                     raise OSError(errno.EIO, "it was truncated in the meantime")
             if chunk[:itemsize] != fill or not is_constant(chunk, itemsize):
-                encoded[number] = encode(codec, chunk, itemsize)
+                encoded[number] = encode(codec, chunk, itemsize, sides)
 
     n = max(1, min(config.threads, len(addresses) * size // limits.coded_bytes))
     run_together([work] * n)

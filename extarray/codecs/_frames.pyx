@@ -8,7 +8,7 @@ and for all that is not plainly right, the Python way counts, and its errors.
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
 cdef extern from "_filters.h":
     void xa_unshuffle(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
@@ -88,6 +88,24 @@ def use_lz4(uintptr_t decode):
     give_lz4(&xa_lz4_used, <xa_lz4_function> decode)
 
 
+cdef enum:
+    # Rooms that stay for the next frames, and bytes of the largest of them.
+    MOST_IDLE = 64
+    MOST_KEPT = 1 << 20
+
+
+cdef class _Room:
+    """Owns memory for frames; zstd takes microseconds to make a decoder."""
+
+    cdef frame_room_t room
+
+    def __dealloc__(self):
+        free_frame_room(&self.room)
+
+
+cdef list idle_rooms = []           # appending and popping are atomic
+
+
 def decode_alone(
     uint8_t[::1] out not None, int codec, int filter_id, const uint8_t[::1] frame not None,
     int64_t itemsize
@@ -110,15 +128,19 @@ def decode_alone(
     >>> decode_alone(out, 1, 0, b"ab", 2), bytes(out)
     (True, b'abab')
     """
-    cdef frame_room_t room
+    cdef _Room mine
     cdef bint is_done
     if itemsize < 1 or out.shape[0] == 0 or frame.shape[0] == 0:
         return False
-    memset(&room, 0, sizeof(room))
+    try:
+        mine = idle_rooms.pop()
+    except IndexError:
+        mine = _Room()
     with nogil:
         is_done = decode_frame(
-            &out[0], out.shape[0], codec, filter_id, &frame[0], frame.shape[0], itemsize, &room)
-        free_frame_room(&room)
+            &out[0], out.shape[0], codec, filter_id, &frame[0], frame.shape[0], itemsize, &mine.room)
+    if mine.room.n_bytes <= MOST_KEPT and len(idle_rooms) < MOST_IDLE:
+        idle_rooms.append(mine)
     return is_done
 
 

@@ -8,6 +8,7 @@ says.
 from __future__ import annotations
 
 import sys
+import threading
 import zlib
 from functools import cache
 from importlib import import_module
@@ -37,6 +38,8 @@ _PLANE = 1 << 8
 _ONCE = 1 << 24
 # Frames may ask for a window of 8 MiB, which RFC 8878 recommends, or of all of their bytes.
 _WINDOW_LOG = 23
+# Has the compressor of zstd that a thread has used last, with its level: making one takes time.
+_thread = threading.local()
 
 
 @cache
@@ -104,7 +107,11 @@ def _compress_planes(data: memoryview, level: int, planes: int) -> bytes:
 
     Each block has a code of its own, so that noise in one plane costs the others nothing.
     """
-    encoder = _zstd().ZstdCompressor(level=level)
+    known: tuple[int, Any] | None = getattr(_thread, "encoder", None)
+    _thread.encoder = None  # until the frame is whole
+    if known is None or known[0] != level:
+        known = level, _zstd().ZstdCompressor(level=level)
+    encoder = known[1]
     encoder.set_pledged_input_size(len(data))
     step = len(data) // planes
     parts = [
@@ -112,6 +119,7 @@ def _compress_planes(data: memoryview, level: int, planes: int) -> bytes:
         for start in range(0, (planes - 1) * step, step)
     ]
     parts.append(encoder.compress(data[(planes - 1) * step :], encoder.FLUSH_FRAME))
+    _thread.encoder = known
     return b"".join(parts)
 
 

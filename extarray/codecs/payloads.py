@@ -1,14 +1,16 @@
 """Payloads of chunks: made by a codec, and decoded into the place of the chunk.
 
-A chunk of at least half a MiB is cut into *blocks* of equal numbers of elements (the last may have
-fewer), which are filtered and compressed one by one, so that a part can be decoded alone.
+A chunk of at least 256 KiB is cut into *blocks*, cuboids of equal sides (fewer elements at the end
+of an axis), which are filtered and compressed one by one, so that a part can be decoded alone.  A
+table before them names the sides, so that a payload decodes without knowing the array.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,23 +22,43 @@ from extarray.codecs._filters import (
     repeat,
     shuffle,
     unshuffle,
+    unshuffle_rows,
 )
 from extarray.codecs._frames import decode_alone
 from extarray.codecs.codec import Codec, CodecId, FilterId
 from extarray.codecs.libraries import compress, compress_named, decompress, decompress_named
 from extarray.common.errors import CorruptError, VersionError
+from extarray.common.limits import limits
 from extarray.common.threads import run_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Buffer, Callable, Iterable, Sequence
 
-__all__ = ["Encoded", "Frame", "adopt", "decode_frame_into", "decode_into", "encode", "frames"]
+    from numpy.typing import NDArray
 
-# Bytes from which on a chunk is cut into blocks, and those of a block: as fast to decode, and as
-# small, as the whole chunk.
-_LARGE = 1 << 19
-_BLOCK = 1 << 18
-_END = 4
+    # First element and the one behind the last, along each axis of a chunk, the slowest first.
+    Box = Sequence[tuple[int, int]]
+
+__all__ = [
+    "Blocks",
+    "Encoded",
+    "adopt",
+    "decode_blocks_into",
+    "decode_frame_into",
+    "decode_into",
+    "encode",
+    "n_axes_of",
+    "read_blocks",
+    "table_bytes",
+]
+
+# Blocks do not become shorter than this along an axis, in elements; along the fastest, in bytes.
+_LEAST_SIDE = 8
+_LEAST_ROW = 1 << 8
+# Elements of a row from which on undoing a filter row by row is faster than moving them afterwards.
+_LONG_ROW = 1 << 5
+_WORD = 4
+_MOST_AXES = 64
 # Bytes of the pieces of a chunk by which a filter is chosen, their number, and the highest level.
 _SAMPLE = 1 << 13
 _SAMPLES = 4
@@ -70,25 +92,121 @@ class Encoded(NamedTuple):
     payload: bytes | memoryview
 
 
-class Frame(NamedTuple):
-    """A part of a payload that is decoded alone.
+class Blocks:
+    """How a chunk is cut into blocks, which have the order "C" in its grid of blocks.
+
+    Parameters
+    ----------
+    sides : sequence of int
+        Elements along the axes of the chunk, the slowest first.
+    steps : sequence of int
+        The same of a block; those at the end of an axis may be shorter.
+    ends : sequence of int
+        Where in the payload the frame of each block ends.
+    sums : sequence of int
+        Checksums of the frames, which only those who store payloads know.
 
     Attributes
     ----------
-    start, stop : int
-        Bytes of the chunk that it gives.
-    data : memoryview
+    grid : tuple of int
+        Blocks along each axis.
     """
 
-    start: int
-    stop: int
-    data: memoryview
+    def __init__(
+        self,
+        sides: Sequence[int],
+        steps: Sequence[int],
+        ends: Sequence[int] = (),
+        sums: Sequence[int] = (),
+    ) -> None:
+        self.sides, self.steps, self.ends, self.sums = tuple(sides), tuple(steps), ends, sums
+        self.grid = tuple(-(-n // step) for n, step in zip(sides, steps, strict=True))
+
+    def __len__(self) -> int:
+        return math.prod(self.grid)
+
+    def frame(self, number: int) -> tuple[int, int]:
+        """Return where in the payload the frame of a block begins and ends."""
+        start = self.ends[number - 1] if number else table_bytes(len(self.sides), len(self))
+        return start, self.ends[number]
+
+    def place(self, number: int) -> tuple[slice, ...]:
+        """Return which elements of the chunk are those of a block."""
+        found = []
+        for n, step, count in zip(self.sides[::-1], self.steps[::-1], self.grid[::-1], strict=True):
+            number, q = divmod(number, count)
+            found.append(slice(q * step, min((q + 1) * step, n)))
+        return tuple(found[::-1])
+
+    def numbers_in(self, sides: Sequence[int], box: Box) -> list[int]:
+        """Return the numbers of the blocks with the elements of a box, and perhaps of others.
+
+        `sides` are those of the chunk as its reader knows it: blocks may be cut along several axes
+        that are taken for one.
+
+        Examples
+        --------
+        >>> cut = Blocks((4, 30), (2, 15))
+        >>> cut.numbers_in((4, 5, 6), [(0, 1), (2, 4), (0, 6)])
+        [0, 1]
+        >>> cut.numbers_in((4, 5, 6), [(3, 4), (0, 2), (1, 2)])
+        [2]
+        """
+        found, axis = [0], 0
+        for n, step, count in zip(self.sides, self.steps, self.grid, strict=True):
+            low, high, product = 0, 0, 1
+            while product < n and axis < len(sides):
+                side, (start, stop) = sides[axis], box[axis]
+                low, high, product = low * side + start, high * side + stop - 1, product * side
+                axis += 1
+            if product != n:  # axes that the blocks do not respect
+                return list(range(len(self)))
+            here = range(low // step, high // step + 1)
+            found = [before * count + q for before in found for q in here]
+        return found
+
+
+def _cut(sides: Sequence[int], itemsize: int) -> Blocks:
+    """Return how to cut a chunk: a plane across any axis is to need few of the blocks.
+
+    Axes without a cut are taken for one with the axis before them.
+
+    Examples
+    --------
+    >>> cut = _cut((60, 80, 100), 4)
+    >>> cut.sides, cut.steps, cut.grid
+    ((60, 8000), (15, 4000), (4, 2))
+    """
+    steps = list(sides)
+    rest = math.prod(steps) * itemsize
+    while rest > limits.block_bytes:
+        least = [_LEAST_SIDE] * (len(steps) - 1) + [max(_LEAST_SIDE, _LEAST_ROW // itemsize)]
+        cuts = [-(-n // step) for n, step in zip(sides, steps, strict=True)]
+        possible = [j for j, step in enumerate(steps) if step >= 2 * least[j]]
+        if not possible:
+            break
+        axis = min(possible, key=lambda j: (cuts[j], j))
+        steps[axis] = -(-sides[axis] // (2 * cuts[axis]))
+        rest = math.prod(steps) * itemsize
+    if rest > 2 * limits.block_bytes or len(sides) == 1:  # long and narrow, or a line
+        n = math.prod(sides)
+        return Blocks((n,), (-(-n // -(-n * itemsize // limits.block_bytes)),))
+    joined: list[tuple[int, int]] = []
+    for n, step in zip(sides, steps, strict=True):
+        if joined and (step == n or joined[-1][0] == 1):
+            before, of_block = joined.pop()
+            joined.append((before * n, of_block * step))
+        else:
+            joined.append((n, step))
+    return Blocks(*zip(*joined, strict=True))
 
 
 # -- encoding --------------------------------------------------------------------------------------
 
 
-def encode(codec: Codec, chunk: memoryview, itemsize: int) -> Encoded:
+def encode(
+    codec: Codec, chunk: memoryview, itemsize: int, sides: Sequence[int] | None = None
+) -> Encoded:
     """Return a chunk as a codec has it; raw, if that saves too little.
 
     Parameters
@@ -98,6 +216,8 @@ def encode(codec: Codec, chunk: memoryview, itemsize: int) -> Encoded:
         Its bytes, contiguous; of whole elements.
     itemsize : int
         Bytes of an element.
+    sides : sequence of int, optional
+        Elements along the axes of the chunk, the slowest first; by default, they lie in a line.
 
     Raises
     ------
@@ -117,23 +237,40 @@ def encode(codec: Codec, chunk: memoryview, itemsize: int) -> Encoded:
     filter_id = codec.filter_id
     if filter_id is None:
         filter_id = _best_filter(codec, chunk, itemsize)
+    blocks = 0
     if codec.id == CodecId.NAMED:
-        blocks, payload = 0, compress_named(codec, _filtered(filter_id, chunk, itemsize), itemsize)
+        payload = compress_named(codec, _filtered(filter_id, chunk, itemsize), itemsize)
+    elif len(chunk) < limits.divided_bytes:
+        payload = _compressed(codec, filter_id, chunk, itemsize)
     else:
-        n = len(chunk)
-        step = _block_bytes(-(-n // _BLOCK), n, itemsize) if n >= _LARGE else n
-        parts = [
-            _compressed(codec, filter_id, chunk[start : start + step], itemsize)
-            for start in range(0, n, step)
-        ]
-        blocks = len(parts) if n >= _LARGE else 0
-        if blocks:
-            ends = np.cumsum([_END * blocks, *map(len, parts)])[1:]
-            parts.insert(0, ends.astype("<u4").tobytes())
-        payload = b"".join(parts) if len(parts) > 1 else parts[0]
+        cut = _cut((len(chunk) // itemsize,) if sides is None else sides, itemsize)
+        blocks, payload = len(cut), _divided(codec, filter_id, chunk, itemsize, cut)
     if not _saves(len(payload), len(chunk)):
         return Encoded(CodecId.RAW, FilterId.NONE, 0, chunk)
     return Encoded(codec.id, filter_id, blocks, payload)
+
+
+def _divided(codec: Codec, filter_id: int, chunk: memoryview, itemsize: int, cut: Blocks) -> bytes:
+    """Return the payload of a chunk that is cut into blocks."""
+    elements = _elements(chunk, cut, itemsize)
+    frames = [
+        _compressed(codec, filter_id, _bytes_of(elements[cut.place(number)]), itemsize)
+        for number in range(len(cut))
+    ]
+    first = table_bytes(len(cut.sides), len(cut))
+    ends = list(accumulate(map(len, frames), initial=first))[1:]
+    sums = [0] * len(frames)  # until the payload is stored
+    words = np.array([len(cut.sides), *cut.sides, *cut.steps, *ends, *sums], "<u4")
+    return b"".join((words.tobytes(), *frames))
+
+
+def _elements(chunk: memoryview, cut: Blocks, itemsize: int) -> NDArray[np.uint8]:
+    """Return the elements of a chunk as an array with its axes, and one of their bytes."""
+    return np.frombuffer(chunk, np.uint8).reshape(*cut.sides, itemsize)
+
+
+def _bytes_of(elements: NDArray[np.uint8]) -> memoryview:
+    return memoryview(np.ascontiguousarray(elements)).cast("B")
 
 
 def _compressed(codec: Codec, filter_id: int, data: memoryview, itemsize: int) -> bytes:
@@ -267,46 +404,104 @@ def decode_into(
     >>> bytes(out)
     b'abababab'
     """
-    parts = frames(payload, codec, blocks, len(out), itemsize)
+    if not blocks:
+        decode_frame_into(out, codec, filter_id, payload, itemsize)
+        return
+    cut = read_blocks(payload, codec, blocks, len(out), itemsize, len(payload))
+    numbers = range(blocks)
 
-    def decode(some: Iterable[Frame]) -> None:
-        for frame in some:
-            place = out[frame.start : frame.stop]
-            decode_frame_into(place, codec, filter_id, frame.data, itemsize)
+    def decode(some: Iterable[int]) -> None:
+        taken = ((number, payload[slice(*cut.frame(number))]) for number in some)
+        decode_blocks_into(out, codec, filter_id, cut, taken, itemsize)
 
     if min(threads, blocks) <= 1:
-        decode(parts)
+        decode(numbers)
     else:
-        found = list(parts)
-        run_together([partial(decode, found[k::threads]) for k in range(threads)])
+        run_together([partial(decode, numbers[k::threads]) for k in range(threads)])
 
 
-def frames(
-    payload: memoryview, codec: int, blocks: int, n_bytes: int, itemsize: int
-) -> Iterator[Frame]:
-    """Yield the frames of a payload, which can be decoded in any order.
+def decode_blocks_into(
+    out: memoryview,
+    codec: int,
+    filter_id: int,
+    cut: Blocks,
+    frames: Iterable[tuple[int, memoryview]],
+    itemsize: int,
+) -> None:
+    """Write the elements of some blocks of a chunk, given as their numbers and frames.
 
-    Parameters are those of `decode_into`; `n_bytes` is the length of the chunk.
+    Parameters and errors are those of `decode_into`.
     """
-    if not blocks:
-        yield Frame(0, n_bytes, payload)
-        return
+    elements = _elements(out, cut, itemsize)
+    room = np.empty(math.prod(cut.steps) * itemsize, np.uint8)
+    for number, frame in frames:
+        place = elements[cut.place(number)]
+        if place.flags.c_contiguous:
+            decode_frame_into(_bytes_of(place), codec, filter_id, frame, itemsize)
+        elif filter_id == FilterId.SHUFFLE and place.ndim <= 4 and place.shape[-2] >= _LONG_ROW:
+            block = room[: place.size]
+            decode_frame_into(memoryview(block), codec, FilterId.NONE, frame, itemsize)
+            rows = place.reshape(-1, place.shape[-3], place.shape[-2] * itemsize)  # a view
+            unshuffle_rows(rows, block, itemsize)
+        else:
+            block = room[: place.size]
+            decode_frame_into(memoryview(block), codec, filter_id, frame, itemsize)
+            place[...] = block.reshape(place.shape)
+
+
+def table_bytes(n_axes: int, blocks: int) -> int:
+    """Return the bytes of a payload with blocks before the first frame."""
+    return _WORD * (1 + 2 * n_axes + 2 * blocks)
+
+
+def n_axes_of(payload: Buffer) -> int:
+    """Return the number of axes along which a payload with blocks is cut, from its first bytes."""
+    n = memoryview(payload).nbytes
+    (found,) = struct.unpack_from("<I", payload) if n >= _WORD else (0,)
+    if not 1 <= found <= _MOST_AXES:
+        raise CorruptError(f"the blocks of a payload have {found} axes")
+    return int(found)
+
+
+def read_blocks(
+    table: Buffer, codec: int, blocks: int, n_bytes: int, itemsize: int, n_payload: int
+) -> Blocks:
+    """Return how the payload of a chunk is cut into blocks.
+
+    Parameters
+    ----------
+    table : buffer
+        The payload, at least up to the first frame.
+    codec, blocks : int
+        As in `Encoded`; there are blocks.
+    n_bytes : int
+        Of the chunk.
+    itemsize : int
+    n_payload : int
+        Bytes of the payload.
+
+    Raises
+    ------
+    CorruptError
+        A chunk of so many bytes cannot be cut so.
+    """
     if codec in (CodecId.RAW, CodecId.CONSTANT, CodecId.NAMED):
         raise CorruptError(f"a payload of codec {codec} has no blocks, but names {blocks}")
-    step = _block_bytes(blocks, n_bytes, itemsize) if blocks <= n_bytes // itemsize else n_bytes
-    if (blocks - 1) * step >= n_bytes or _END * blocks > len(payload):
-        raise CorruptError(f"a payload of {len(payload)} bytes cannot have {blocks} blocks")
-    ends = (_END * blocks, *struct.unpack_from(f"<{blocks}I", payload))
-    if ends[-1] != len(payload) or any(first > last for first, last in pairwise(ends)):
+    k = n_axes_of(table)
+    if table_bytes(k, blocks) > min(n_payload, memoryview(table).nbytes):
+        raise CorruptError(f"a payload of {n_payload} bytes cannot have {blocks} blocks")
+    words = struct.unpack_from(f"<{2 * k + 2 * blocks}I", table, _WORD)
+    sides, steps, ends = words[:k], words[k : 2 * k], words[2 * k : 2 * k + blocks]
+    fits = all(1 <= step <= n for n, step in zip(sides, steps, strict=True))
+    if not fits or math.prod(sides) * itemsize != n_bytes:
+        raise CorruptError(f"the blocks of a payload are not those of a chunk of {n_bytes} bytes")
+    cut = Blocks(sides, steps, ends, words[2 * k + blocks :])
+    if len(cut) != blocks:
+        raise CorruptError(f"a payload names {blocks} blocks, but is cut into {len(cut)}")
+    bounds = table_bytes(k, blocks), *ends
+    if ends[-1] != n_payload or any(first > last for first, last in pairwise(bounds)):
         raise CorruptError("the ends of the blocks of a payload are not in order")
-    for number, (first, last) in enumerate(pairwise(ends)):
-        start = number * step
-        yield Frame(start, min(start + step, n_bytes), payload[first:last])
-
-
-def _block_bytes(blocks: int, n_bytes: int, itemsize: int) -> int:
-    """Return the bytes of each block but the last."""
-    return -(-(n_bytes // itemsize) // blocks) * itemsize
+    return cut
 
 
 def decode_frame_into(
@@ -330,10 +525,10 @@ def decode_frame_into(
             out[:] = frame
         return
     if codec == CodecId.NAMED:
-        data = decompress_named(frame, len(out), itemsize)
+        data: Buffer = decompress_named(frame, len(out), itemsize)
     else:
         data = decompress(codec, frame, len(out))
     if filter_id == FilterId.NONE:
-        out[:] = data
+        out[:] = memoryview(data)
     else:
         _BACKWARD[filter_id](out, data, itemsize)

@@ -18,6 +18,12 @@ class Limits:
     share_bytes: int = 1 << 23
     #: The same where chunks are compressed or decoded.
     coded_bytes: int = 1 << 20
+
+    # -- codecs ----------------------------------------------------------------------------------
+    #: Bytes from which on a chunk is cut into blocks, and the most bytes of a block: smaller ones
+    #: take longer to decode, as each has a frame with tables of its own.
+    divided_bytes: int = 1 << 18
+    block_bytes: int = 1 << 18
     #: Bytes that justify another thread, in an operation that goes box by box.
     streamed_bytes: int = 1 << 23
     # -- selections ------------------------------------------------------------------------------

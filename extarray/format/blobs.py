@@ -8,12 +8,14 @@ its blob is, and `decode_blob` gives its bytes.
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from extarray.codecs.codec import CodecId
-from extarray.codecs.payloads import Encoded, decode_into
+from extarray.codecs.payloads import Blocks, Encoded, decode_into, n_axes_of, read_blocks
+from extarray.codecs.payloads import table_bytes as bytes_of_blocks_table
 from extarray.common.errors import ChecksumError, CorruptError, LimitError, VersionError
 from extarray.format._crc import crc32c
 from extarray.format.blocks import MOST_SUMS_EXTENTS, sums_capacity
@@ -35,13 +37,16 @@ __all__ = [
     "BlobPlaces",
     "BlobsBlock",
     "Stored",
+    "blamed",
     "blob_bytes",
     "check_blob",
     "check_blob_size",
     "check_file_head",
+    "check_frame",
     "decode_blob",
     "decode_blob_head",
     "decode_blobs_block",
+    "decode_blocks",
     "decode_entries",
     "decode_stored",
     "encode_blob_head",
@@ -54,12 +59,15 @@ __all__ = [
     "payload_of",
     "read_of_blob",
     "table_bytes",
+    "with_sums",
 ]
 
 #: Blobs begin at multiples of this, and entries count their places and lengths in it.
 UNIT = 64
 FILE_HEAD_BYTES = 64
 BLOB_HEAD_BYTES = 32
+#: Bytes from the beginning of a blob that tell how many bytes stand before the first block.
+_BLOCKS_AT = BLOB_HEAD_BYTES + 4
 #: Entry of a chunk that holds the fill value everywhere and has no blob.
 FILL = 1
 #: In place of a codec: each blob says which one it has.
@@ -272,12 +280,29 @@ def check_file_head(data: bytes, block: BlobsBlock, array: bytes) -> None:
         raise CorruptError("the file of blobs is damaged, or belongs to another array")
 
 
+def with_sums(encoded: Encoded) -> Encoded:
+    """Return an encoded chunk with the checksums of its blocks, for its blob."""
+    payload, n = encoded.payload, encoded.blocks
+    if not n:
+        return encoded
+    first = bytes_of_blocks_table(n_axes_of(payload), n)
+    ends = struct.unpack_from(f"<{n}I", payload, first - 2 * CHECKSUM.size * n)
+    bounds = pairwise((first, *ends))
+    sums = [crc32c(memoryview(payload)[start:stop]) for start, stop in bounds]
+    at = first - CHECKSUM.size * n
+    parts = payload[:at], struct.pack(f"<{n}I", *sums), payload[first:]
+    return encoded._replace(payload=b"".join(parts))
+
+
 def encode_blob_head(encoded: Encoded, address: int, number: int, uuid: bytes) -> bytes:
-    """Return the head of a blob; the checksum covers the uuid of ``.xtz``, and the payload."""
+    """Return the head of a blob of `with_sums`; the checksum covers the uuid of ``.xtz``, too."""
     codec, filter_id, blocks, payload = encoded
     body = _BLOB_HEAD.pack(0, len(payload), address, number, codec, filter_id, blocks)
     body = body[CHECKSUM.size :]
-    return CHECKSUM.pack(crc32c(payload, crc32c(uuid + body))) + body
+    covered = memoryview(payload)
+    if blocks:
+        covered = covered[: bytes_of_blocks_table(n_axes_of(payload), blocks)]
+    return CHECKSUM.pack(crc32c(covered, crc32c(uuid + body))) + body
 
 
 class BlobHead(NamedTuple):
@@ -314,6 +339,15 @@ def _damaged(address: int, what: str) -> ChecksumError:
     return error
 
 
+def blamed(error: CorruptError | VersionError, address: int) -> Exception:
+    """Return an error of a codec as one that tells which chunk cannot be decoded."""
+    if isinstance(error, ChecksumError):
+        return error
+    if isinstance(error, VersionError):
+        return VersionError(f"chunk {address} cannot be read: {error}")
+    return _damaged(address, str(error))
+
+
 class Stored(NamedTuple):
     """The place of a chunk in a file, and how it is encoded there.
 
@@ -322,8 +356,10 @@ class Stored(NamedTuple):
     suffix : str
         Of the file.
     offset, size : int
-        The bytes of the chunk, or the frames of all its parts.
+        The bytes of the chunk, or the frames of all its blocks.
     codec, filter, blocks : int
+    scatters : bool
+        The elements of its blocks do not follow each other in the chunk.
     element : bytes
         The element of a constant chunk.
     """
@@ -334,12 +370,13 @@ class Stored(NamedTuple):
     codec: int = CodecId.RAW
     filter: int = 0
     blocks: int = 0
+    scatters: bool = False
     element: bytes = b""
 
 
 def read_of_blob(size: int, itemsize: int) -> int:
     """Return how many bytes of a blob `decode_stored` needs."""
-    return min(size, BLOB_HEAD_BYTES + itemsize)
+    return min(size, max(_BLOCKS_AT, BLOB_HEAD_BYTES + itemsize))
 
 
 def decode_stored(data: Buffer, address: int, block: BlobsBlock, offset: int, size: int) -> Stored:
@@ -348,11 +385,17 @@ def decode_stored(data: Buffer, address: int, block: BlobsBlock, offset: int, si
     Raise ChecksumError if this is not the blob of the chunk.
     """
     head = decode_blob_head(data, address, block, size)
-    start, rest = offset + BLOB_HEAD_BYTES, bytes(data)[BLOB_HEAD_BYTES:]
-    ends = 4 * head.blocks  # behind them, the frames of the parts follow each other
+    rest = bytes(data)[BLOB_HEAD_BYTES:]
+    before, n_axes = 0, 0
+    if head.blocks:  # whose frames follow each other behind a table
+        try:
+            n_axes = n_axes_of(rest)
+        except CorruptError as error:
+            raise _damaged(address, str(error)) from None
+        before = bytes_of_blocks_table(n_axes, head.blocks)
     element = rest if head.codec == CodecId.CONSTANT else b""
-    how = head.codec, head.filter, head.blocks, element
-    return Stored(BLOBS, start + ends, head.payload_bytes - ends, *how)
+    place = offset + BLOB_HEAD_BYTES + before, head.payload_bytes - before
+    return Stored(BLOBS, *place, head.codec, head.filter, head.blocks, n_axes > 1, element)
 
 
 def check_blob(blob: memoryview, address: int, block: BlobsBlock, verify: bool = True) -> BlobHead:
@@ -361,11 +404,86 @@ def check_blob(blob: memoryview, address: int, block: BlobsBlock, verify: bool =
     Without `verify`, its checksum is not compared.
     """
     head = decode_blob_head(blob, address, block, len(blob))
-    if verify:
-        covered = blob[CHECKSUM.size : BLOB_HEAD_BYTES + head.payload_bytes]
-        if crc32c(covered, crc32c(block.uuid)) != head.crc:
-            raise _damaged(address, "it does not match its checksum")
+    if not verify:
+        return head
+    payload = blob[BLOB_HEAD_BYTES : BLOB_HEAD_BYTES + head.payload_bytes]
+    first = _check_covered(blob, head, address, block)
+    if head.blocks:
+        n = head.blocks
+        *ends, last = struct.unpack_from(f"<{n}I", payload, first - 2 * CHECKSUM.size * n)
+        sums = struct.unpack_from(f"<{n}I", payload, first - CHECKSUM.size * n)
+        for (start, stop), crc in zip(pairwise((first, *ends, last)), sums, strict=True):
+            check_frame(payload[start:stop], crc, address)
     return head
+
+
+def _check_covered(blob: memoryview, head: BlobHead, address: int, block: BlobsBlock) -> int:
+    """Compare a blob with its checksum; return the bytes of the payload that it covers."""
+    first = head.payload_bytes
+    if head.blocks:
+        try:
+            first = bytes_of_blocks_table(n_axes_of(blob[BLOB_HEAD_BYTES:]), head.blocks)
+        except CorruptError as error:
+            raise _damaged(address, str(error)) from None
+    stop = BLOB_HEAD_BYTES + first
+    covered = blob[CHECKSUM.size : stop]
+    if stop > len(blob) or crc32c(covered, crc32c(block.uuid)) != head.crc:
+        raise _damaged(address, "it does not match its checksum")
+    return first
+
+
+def check_frame(frame: memoryview, crc: int, address: int) -> None:
+    """Raise ChecksumError, which names the chunk, unless the frame of a block has a checksum."""
+    if crc32c(frame) != crc:
+        raise _damaged(address, "a block of it does not match its checksum")
+
+
+def decode_blocks(
+    data: memoryview,
+    address: int,
+    block: BlobsBlock,
+    room: int,
+    chunk_bytes: int,
+    itemsize: int,
+    verify: bool = True,
+) -> tuple[BlobHead, Blocks | None]:
+    """Return how a chunk is cut into blocks, from the first bytes of its blob.
+
+    Parameters
+    ----------
+    data : memoryview
+    address : int
+    block : BlobsBlock
+    room : int
+        Bytes of the blob.
+    chunk_bytes, itemsize : int
+    verify : bool
+        Compare what stands before the first block with the checksum.
+
+    Returns
+    -------
+    BlobHead
+    Blocks or None
+        None: it is not cut, or `data` ends too early.
+
+    Raises
+    ------
+    ChecksumError
+        This is not the blob of the chunk, or it is damaged.
+    """
+    head = decode_blob_head(data, address, block, room)
+    if not head.blocks or len(data) < _BLOCKS_AT:
+        return head, None
+    table = data[BLOB_HEAD_BYTES:]
+    try:
+        if len(table) < bytes_of_blocks_table(n_axes_of(table), head.blocks):
+            return head, None
+        if verify:
+            _check_covered(data, head, address, block)
+        n = head.payload_bytes
+        return head, read_blocks(table, head.codec, head.blocks, chunk_bytes, itemsize, n)
+    except CorruptError as error:
+        raise _damaged(address, str(error)) from None
 
 
 def payload_of(blob: memoryview, address: int, block: BlobsBlock, verify: bool = True) -> Encoded:
@@ -428,8 +546,6 @@ def decode_blob(
         return payload
     try:
         decode_into(room, codec, filter_id, blocks, payload, itemsize, threads)
-    except VersionError as error:
-        raise VersionError(f"chunk {address} cannot be read: {error}") from None
-    except CorruptError as error:
-        raise _damaged(address, str(error)) from None
+    except (CorruptError, VersionError) as error:
+        raise blamed(error, address) from None
     return room

@@ -26,6 +26,7 @@ from extarray.format.blobs import (
     encode_blobs_block,
     encode_entry_of_blob,
     encode_file_head,
+    with_sums,
 )
 from extarray.format.blocks import MOST_SUMS_EXTENTS, sums_capacity
 from extarray.format.constants import BLOCK, CHECKSUM, LAST_END, SECTOR
@@ -207,6 +208,7 @@ def encode_blob(
     LimitError
         The blob takes 1 GiB or more, or ends behind 64 TiB.
     """
+    encoded = with_sums(encoded)
     payload = encoded.payload
     size = blob_bytes(len(payload))
     if size > _MOST_UNITS * UNIT:

@@ -81,6 +81,19 @@ def slow_to_fast(order: str, ndim: int) -> tuple[int, ...]:
     return _AXES.get(check_order(order), _AXES["C"])(ndim)
 
 
+def sides_in_memory(chunks: Sequence[int], order: str) -> tuple[int, ...]:
+    """Return the sides of a chunk by falling stride; without strides, its elements are in a line.
+
+    Examples
+    --------
+    >>> [sides_in_memory((2, 3, 5), order) for order in ORDERS]
+    [(2, 3, 5), (5, 3, 2), (30,), (30,)]
+    """
+    if not has_strides(order):
+        return (math.prod(chunks),)
+    return tuple(chunks[axis] for axis in slow_to_fast(order, len(chunks)))
+
+
 def table_bytes(chunks: Sequence[int], order: str) -> int:
     """Return the bytes of the table of positions with which readers and writers apply an order.
 

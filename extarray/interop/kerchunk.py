@@ -243,7 +243,7 @@ class _Chunks:
 
         `may_freeze`: those in ``.xta`` will be elsewhere.
         """
-        codings: set[tuple[int, int, bool]] = set()
+        codings: set[tuple[int, int, bool, bool]] = set()
         for one in stored:
             if one is None:
                 self._places.append(None)
@@ -257,20 +257,20 @@ class _Chunks:
                         "with a.freeze(), or close the array"
                     )
                 self._places.append((names[one.suffix], base + one.offset, one.size))
-                codings.add((one.codec, one.filter, one.blocks > 1))
+                codings.add((one.codec, one.filter, one.blocks > 1, one.scatters))
         self.coding = self._coding(codings)
 
-    def _coding(self, codings: set[tuple[int, int, bool]]) -> _Coding | None:
+    def _coding(self, codings: set[tuple[int, int, bool, bool]]) -> _Coding | None:
         """Return the codec of all chunks; raise if Zarr lacks it, or if there are several."""
-        kinds = {(codec, filter_id) for codec, filter_id, _ in codings}
+        kinds = {(codec, filter_id) for codec, filter_id, *_ in codings}
         if kinds <= {(CodecId.RAW, FilterId.NONE)}:
             return None
         if len(kinds) == 1:
             ((codec, filter_id),) = kinds
             names: dict[int, str] = {CodecId.ZSTD: "zstd", CodecId.ZLIB: "zlib"}
             name = names.get(codec)
-            has_parts = any(many for _, _, many in codings)
-            if has_parts and (filter_id or codec != CodecId.ZSTD):  # not one stream
+            many = [scatters for _, _, has_many, scatters in codings if has_many]
+            if many and (filter_id or codec != CodecId.ZSTD or any(many)):  # not one stream
                 name = None
             if name is not None and filter_id in (FilterId.NONE, FilterId.SHUFFLE):
                 chosen = "shuffle" if filter_id else None
@@ -281,9 +281,9 @@ class _Chunks:
         remedy = "freeze all chunks alike with a.freeze(), or " if is_mixed else ""
         raise ArgumentError(
             f"chunks of '{self._node.array.path}' are encoded in a way to which references cannot "
-            "lead: Zarr has one codec for all chunks, 'zstd' or 'zlib', with the filter 'shuffle' "
-            "for chunks below 512 KiB, and none that are stored raw because no codec makes them "
-            f"smaller; {remedy}pack the array without compression"
+            "lead: Zarr has one codec for all chunks, 'zstd' or 'zlib', perhaps with the filter "
+            "'shuffle', for chunks below 256 KiB, and none that are stored raw because no codec "
+            f"makes them smaller; {remedy}pack the array without compression"
         )
 
     def _inline(self, element: bytes) -> str:

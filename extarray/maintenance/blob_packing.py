@@ -33,11 +33,13 @@ from extarray.format.blobs import (
     encode_entry_of_blob,
     encode_file_head,
     extents_for,
+    with_sums,
 )
 from extarray.format.blocks import sums_capacity
 from extarray.format.header import new_uuid
 from extarray.grid.chunk_order import CURVES, chunk_sequence
 from extarray.grid.chunking import place_of
+from extarray.grid.order import sides_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -230,6 +232,7 @@ class BlobWriter:
         """Make the blobs of some chunks; return them with the place of the first one."""
         size, fill = self._header.chunk_bytes, self._header.fill
         itemsize = self._header.dtype.itemsize
+        sides = sides_in_memory(self._header.chunks, self._header.order)
         kept: list[int] = []
         sizes: list[int] = []
         codecs = set()
@@ -244,7 +247,7 @@ class BlobWriter:
             if self._codec is None:
                 encoded = Encoded(CodecId.RAW, FilterId.NONE, 0, chunk)
             else:
-                encoded = encode(self._codec, chunk, itemsize)
+                encoded = with_sums(encode(self._codec, chunk, itemsize, sides))
             payload = encoded.payload
             if payload is not chunk:
                 chunk[: len(payload)] = payload

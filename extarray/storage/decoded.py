@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from extarray.common.errors import ChecksumError
 from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.grid.chunking import elements_of_chunk
+from extarray.grid.order import sides_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray.codecs.payloads import Box
     from extarray.format._blobs import BlobReader
-    from extarray.storage.frozen import FrozenTable
+    from extarray.storage.frozen import DividedBlob, FrozenTable
     from extarray.storage.pair import Pair
     from extarray.storage.store import Present
 
@@ -32,6 +35,12 @@ __all__ = ["FrozenChunks", "show_frozen"]
 # Bytes of chunks that a thread decodes at a time, or one chunk.  The memory for larger chunks is
 # given back each time, which costs little beside their decoding.
 _TURN_BYTES = 1 << 19
+# How often a chunk is read without another block, before all blocks come: elements of a chunk that
+# is whole take a shorter way.
+_MOST_USES = 4
+# Bytes of memory to take at a time, once some chunks have been decoded.
+_SLAB = 1 << 23
+_FEW = 1 << 20
 
 
 def show_frozen(pair: Present, axial: Axial) -> None:
@@ -77,8 +86,10 @@ class FrozenChunks:
         # The core refers to the decoder alone.  A cycle would keep the log of a replaced table
         # open, and its space taken, until the garbage collector comes.
         size = pair.header.chunk_bytes
+        decoder = _Decoder(pair, table, axial)
+        divides = size >= limits.divided_bytes and not table.asks
         self.core = Frozen(
-            _Decoder(pair, table, axial), size, config.chunk_cache, table.freezes, limits.rewrites
+            decoder, size, config.chunk_cache, table.freezes, limits.rewrites, divides
         )
         self.look()
 
@@ -96,6 +107,8 @@ class _Decoder:
     def __init__(self, pair: Pair, table: FrozenTable, axial: Axial) -> None:
         self._pair, self._table, self._axial = pair, table, axial
         self._size = pair.header.chunk_bytes
+        self.sides = sides_in_memory(pair.header.chunks, pair.header.order)
+        self._rooms = _Rooms(self._size)
         self._readers: list[BlobReader] = []
 
     def decode(
@@ -103,7 +116,8 @@ class _Decoder:
         addresses: list[int],
         entries: list[int],
         keeps: bool,
-        take: Callable[[list[int], list[NDArray[np.uint8]]], object],
+        take: Callable[[list[int], list[NDArray[np.uint8]], list[_Rest | None] | None], object],
+        boxes: list[Box | None] | None = None,
     ) -> None:
         """Hand chunks to `take`, on several threads if there are many."""
         n, size = len(addresses), self._size
@@ -112,7 +126,6 @@ class _Decoder:
         # when it is moved on.
         step = max(1, min(_TURN_BYTES // size, -(-n // shares)))
         turns, choosing = iter(range(0, n, step)), threading.Lock()
-        verify = self._pair.verify != "never"
 
         def work() -> None:
             reader, chunks = self._reader(), list(np.empty((0 if keeps else step, size), np.uint8))
@@ -123,11 +136,14 @@ class _Decoder:
                     break
                 numbers = list(range(start, min(start + step, n)))
                 if keeps:
-                    chunks = [np.empty(size, np.uint8) for _ in numbers]
+                    chunks = [self._rooms.take() for _ in numbers]
                 some = slice(start, start + step)
-                found = chunks[: len(numbers)]
-                self._fill(found, addresses[some], entries[some], verify, reader)
-                take(numbers, found)
+                found, wanted = chunks[: len(numbers)], None if boxes is None else boxes[some]
+                take(
+                    numbers,
+                    found,
+                    self._fill(found, addresses[some], entries[some], wanted, reader),
+                )
             if size <= _TURN_BYTES:
                 self._readers.append(reader)
 
@@ -144,20 +160,43 @@ class _Decoder:
         chunks: list[NDArray[np.uint8]],
         addresses: list[int],
         entries: list[int],
-        verify: bool,
+        boxes: list[Box | None] | None,
         reader: BlobReader,
-    ) -> None:
-        """Decode chunks."""
+    ) -> list[_Rest | None] | None:
+        """Decode chunks, or at least boxes of them; return the blocks of each that are left."""
+        verify = self._pair.verify != "never"
         try:
             if self._table.asks:
                 for chunk, address in zip(chunks, addresses, strict=True):
                     self._table.read_into(memoryview(chunk), address, verify)
-            else:
+                return None
+            if boxes is None:
                 self._table.decode_many(chunks, addresses, entries, verify, reader)
+                return None
+            rests: list[_Rest | None] = []
+            for chunk, address, entry, box in zip(chunks, addresses, entries, boxes, strict=True):
+                rest = None if box is None else self._part(chunk, address, entry, box, verify)
+                if rest is None:
+                    self._table.decode_many([chunk], [address], [entry], verify, reader)
+                rests.append(rest)
         except ChecksumError as error:
-            raise self._told(error) from None
+            raise self.told(error) from None
+        return rests
 
-    def _told(self, error: ChecksumError) -> ChecksumError:
+    def _part(
+        self, chunk: NDArray[np.uint8], address: int, entry: int, box: Box, verify: bool
+    ) -> _Rest | None:
+        """Decode the blocks of a chunk with elements of a box; None: it takes all blocks."""
+        divided = self._table.divided(address, entry, self._size, verify)
+        if divided is None:
+            return None
+        numbers = divided.cut.numbers_in(self.sides, box)
+        if len(numbers) == len(divided.cut):
+            return None
+        divided.decode(memoryview(chunk), numbers)
+        return _Rest(self, divided, chunk, numbers)
+
+    def told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""
         pair = self._pair
         state, index = pair.state, self._axial.index(error.chunk)
@@ -170,3 +209,91 @@ class _Decoder:
         told = ChecksumError(f"{error} in '{name}'; {what}; restore the file from a copy")
         told.filename, told.chunk, told.box = name, error.chunk, box
         return told
+
+
+class _Rooms:
+    """Memory for chunks, which comes back when nobody has it any more.
+
+    The system gives memory page by page as it is first touched, which takes as long as decoding
+    does, or longer; large pieces of NumPy's come in large pages.
+
+    Parameters
+    ----------
+    size : int
+        Bytes of a chunk.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._taken = 0
+        # Lists and dicts of Python's: threads change them in one step.
+        self._free: list[NDArray[np.uint8]] = []
+        self._used: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
+
+    def take(self) -> NDArray[np.uint8]:
+        """Return memory for one chunk, with any contents."""
+        try:
+            place = self._free.pop()
+        except IndexError:
+            place = self._more()
+        room = place[:]
+        key = id(room)
+        self._used[key] = weakref.ref(room, lambda _: self._give_back(key, place))
+        return room
+
+    def _give_back(self, key: int, place: NDArray[np.uint8]) -> None:
+        del self._used[key]
+        self._free.append(place)
+
+    def _more(self) -> NDArray[np.uint8]:
+        n = _SLAB // self._size if self._taken * self._size >= _FEW else 1
+        self._taken += max(1, n)
+        slab = np.empty(max(1, n) * self._size, np.uint8)
+        places = [slab[at : at + self._size] for at in range(0, len(slab), self._size)]
+        self._free += places[1:]
+        return places[0]
+
+
+class _Rest:
+    """The blocks of a chunk that are not decoded yet; a `Rest` of the core's.
+
+    Parameters
+    ----------
+    decoder : _Decoder
+    blob : DividedBlob
+    chunk : ndarray
+        Memory for the chunk.
+    numbers : list of int
+        Blocks that are decoded.
+    """
+
+    def __init__(
+        self, decoder: _Decoder, blob: DividedBlob, chunk: NDArray[np.uint8], numbers: list[int]
+    ) -> None:
+        self._decoder, self._blob, self._chunk = decoder, blob, chunk
+        self._missing = set(range(len(blob.cut))).difference(numbers)
+        self._uses = 0
+        self._lock = threading.Lock()
+
+    @property
+    def is_whole(self) -> bool:
+        """All of them have come."""
+        return not self._missing
+
+    def want(self, box: Box | None) -> None:
+        """Decode those with elements of a box, or all; those of a chunk that is used often, too."""
+        if not self._missing:
+            return
+        with self._lock:
+            wanted = self._missing
+            if box is not None and self._uses < _MOST_USES:
+                wanted = self._missing.intersection(
+                    self._blob.cut.numbers_in(self._decoder.sides, box)
+                )
+                self._uses += not wanted
+            if wanted:
+                try:
+                    self._blob.decode(memoryview(self._chunk), sorted(wanted))
+                except ChecksumError as error:
+                    raise self._decoder.told(error) from None
+                self._missing = self._missing - wanted

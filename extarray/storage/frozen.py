@@ -24,7 +24,7 @@ import numpy as np
 
 from extarray._core._mapping import Counter, MappedWords
 from extarray.codecs.codec import Codec
-from extarray.codecs.payloads import encode
+from extarray.codecs.payloads import decode_blocks_into, encode
 from extarray.common.errors import (
     ChecksumError,
     CorruptError,
@@ -32,15 +32,20 @@ from extarray.common.errors import (
     PartnerError,
     ReplacedError,
     StorageError,
+    VersionError,
 )
 from extarray.common.system import boot_id
 from extarray.format._blobs import BlobReader
 from extarray.format.blobs import (
+    BLOB_HEAD_BYTES,
     FILE_HEAD_BYTES,
     FILL,
     UNIT,
     Stored,
+    blamed,
+    check_frame,
     decode_blob,
+    decode_blocks,
     decode_stored,
     encode_entry_of_blob,
     encode_file_head,
@@ -67,6 +72,7 @@ from extarray.format.frozen import (
 )
 from extarray.format.suffixes import DATA
 from extarray.grid.chunking import chunks_before, place_of
+from extarray.grid.order import sides_in_memory
 from extarray.storage import lock
 from extarray.storage.filesystem import File, family
 from extarray.storage.names import open_log
@@ -78,8 +84,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extarray.codecs.payloads import Encoded
-    from extarray.format.blobs import BlobsBlock
+    from extarray.codecs.payloads import Blocks, Encoded
+    from extarray.format.blobs import BlobHead, BlobsBlock
     from extarray.format.header import Header
     from extarray.storage.commits import Committer
     from extarray.storage.store import Room
@@ -96,6 +102,8 @@ _AT_ONCE = 1 << 22
 _PIECE = 1 << 18
 # Words of the table to look through at a time.
 _WORDS_AT_ONCE = 1 << 16
+# Bytes of a blob to read in the hope that they reach up to its first block.
+_BEFORE_BLOCKS = 1 << 12
 _PAGE = 4096
 # A live word that asks; the rest of it is the age of the question.
 _ASKS = 1 << 63
@@ -714,6 +722,23 @@ class FrozenTable:
         if found is not target:
             target[:] = found[:size]
 
+    def divided(self, address: int, word: int, n_bytes: int, verify: bool) -> DividedBlob | None:
+        """Return the blob that a live word leads to, if its blocks can be decoded one by one.
+
+        `n_bytes`: those of a chunk that the caller knows.  Raise ChecksumError if the blob is
+        damaged before its first block.
+        """
+        header = self._header
+        if word == FILL or n_bytes != header.chunk_bytes:
+            return None
+        offset, size = place_of_word(word)
+        data = memoryview(self.log.read(min(size, _BEFORE_BLOCKS), offset))
+        how = self._block, size, header.chunk_bytes, header.dtype.itemsize
+        head, cut = decode_blocks(data, address, *how, verify)
+        if cut is None:
+            return None
+        return DividedBlob(self.log, offset, address, head, cut, header.dtype.itemsize, verify)
+
     def payload(self, address: int) -> Encoded | None:
         """Return a frozen chunk as its codec has it; None: it is raw, or has the fill value.
 
@@ -807,7 +832,8 @@ class FrozenTable:
         itemsize, codec = self._header.dtype.itemsize, self.codec
         if codec is None:
             return False
-        encoded = [encode(codec, memoryview(chunk), itemsize) for chunk in chunks]
+        sides = sides_in_memory(self._header.chunks, self._header.order)
+        encoded = [encode(codec, memoryview(chunk), itemsize, sides) for chunk in chunks]
         with self._lock:
             if self._keeps_blobs or (self.entries(addresses) == RAW).any():
                 return False
@@ -1196,6 +1222,59 @@ class FrozenTable:
         for _, words in self._written():
             found += int(places_of_words(words[:, 0])[1].sum())
         return found
+
+
+class DividedBlob:
+    """A blob whose chunk is cut into blocks.
+
+    Parameters
+    ----------
+    log : File
+    offset : int
+        Of the blob.
+    address : int
+        Of the chunk.
+    head : BlobHead
+    cut : Blocks
+    itemsize : int
+    verify : bool
+        Compare blocks with their checksums.
+    """
+
+    def __init__(
+        self,
+        log: File,
+        offset: int,
+        address: int,
+        head: BlobHead,
+        cut: Blocks,
+        itemsize: int,
+        verify: bool,
+    ) -> None:
+        self._log, self._start, self._address = log, offset + BLOB_HEAD_BYTES, address
+        self._head, self.cut, self._itemsize, self._verify = head, cut, itemsize, verify
+
+    def decode(self, target: memoryview, numbers: Sequence[int]) -> None:
+        """Write the elements of some blocks, by rising number, to the memory of the chunk.
+
+        Raises
+        ------
+        ChecksumError
+            One of them is damaged; ``chunk`` names the chunk.
+        """
+        frames = ((number, self._frame(number)) for number in numbers)
+        how = self._head.codec, self._head.filter, self.cut
+        try:
+            decode_blocks_into(target, *how, frames, self._itemsize)
+        except (CorruptError, VersionError) as error:
+            raise blamed(error, self._address) from None
+
+    def _frame(self, number: int) -> memoryview:
+        start, stop = self.cut.frame(number)
+        frame = memoryview(self._log.read(stop - start, self._start + start))
+        if self._verify:
+            check_frame(frame, self.cut.sums[number], self._address)
+        return frame
 
 
 class NewLog:

@@ -78,7 +78,7 @@ def codecs(path):
 
 def read_by_page(path):
     """Return the elements of a closed array as a reader written from the format page finds them."""
-    return frozen_reader.read(path, decode)[0]
+    return frozen_reader.read(path)[0]
 
 
 def decode(codec, payload, size):

@@ -222,10 +222,10 @@ def test_space_is_given_back_while_an_array_grows(tmp_path, monkeypatch):
 def test_no_chunk_is_encoded_twice(tmp_path, monkeypatch):
     encoded = []
 
-    def encode(codec, chunk, itemsize):
+    def encode(codec, chunk, itemsize, sides):
         encoded.append(bytes(chunk[:8]))
         time.sleep(0.002)
-        return payloads.encode(codec, chunk, itemsize)
+        return payloads.encode(codec, chunk, itemsize, sides)
 
     monkeypatch.setattr(freezing, "encode", encode)
     monkeypatch.setattr(freezing, "_DELAY", 0)

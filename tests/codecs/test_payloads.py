@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import sys
 import tracemalloc
@@ -12,7 +13,7 @@ import lz4.block
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -20,8 +21,15 @@ from extarray import Codec
 from extarray.codecs import codec as codec_module
 from extarray.codecs import libraries, payloads
 from extarray.codecs.codec import CodecId, FilterId
-from extarray.codecs.payloads import decode_into, encode, frames
+from extarray.codecs.payloads import (
+    Blocks,
+    decode_blocks_into,
+    decode_into,
+    encode,
+    read_blocks,
+)
 from extarray.common.errors import CorruptError, MissingExtraError, VersionError
+from extarray.common.limits import limits
 
 NAMES = ["zstd", "lz4", "zlib"]
 FILTERS = [None, "shuffle", "bitshuffle", "auto"]
@@ -63,7 +71,7 @@ def test_chunks_of_any_size_come_back_smaller(codec, n):
     found = encode(codec, bytes_of(x), 4)
     assert found.codec == codec.id
     assert len(found.payload) < x.nbytes * 0.9
-    assert (found.blocks > 0) == (x.nbytes >= MIB // 2)
+    assert (found.blocks > 0) == (x.nbytes >= MIB // 4)
     assert decoded(found, x.nbytes, 4) == x.tobytes()
 
 
@@ -139,10 +147,25 @@ def test_other_libraries_decode_our_frames(name, n):
     }[name]
     x = smooth(n)
     found = encode(Codec(name), bytes_of(x), 4)
-    parts = frames(memoryview(found.payload), found.codec, found.blocks, x.nbytes, 4)
-    parts = list(parts)
-    assert len(parts) == max(1, found.blocks)
-    assert b"".join(decode(part.data, part.stop - part.start) for part in parts) == x.tobytes()
+    frames = [found.payload]
+    if found.blocks:
+        n_payload = len(found.payload)
+        cut = read_blocks(found.payload, codec_id(name), found.blocks, x.nbytes, 4, n_payload)
+        frames = [found.payload[slice(*cut.frame(number))] for number in range(len(cut))]
+    assert len(frames) == -(-x.nbytes // (MIB // 4))
+    step = -(-n // len(frames))
+    parts = [x[at : at + step] for at in range(0, n, step)]
+    assert [decode(*one) for one in zip(frames, map(nbytes_of, parts), strict=True)] == [
+        part.tobytes() for part in parts
+    ]
+
+
+def codec_id(name):
+    return Codec(name).id
+
+
+def nbytes_of(x):
+    return x.nbytes
 
 
 def test_we_decode_frames_of_others():
@@ -220,28 +243,133 @@ def test_a_second_frame_or_bytes_behind_are_refused():
 
 
 def test_blocks_that_do_not_fit_are_refused():
-    x = smooth(300_000)
-    found = encode(Codec("zstd"), bytes_of(x), 4)
-    head = list(struct.unpack_from(f"<{found.blocks}I", found.payload))
-    rest = bytes(found.payload[4 * found.blocks :])
+    x = smooth(300_000).reshape(600, 500)
+    found = encode(Codec("zstd"), bytes_of(x), 4, x.shape)
+    p = found.blocks
+    words = list(struct.unpack_from(f"<{5 + 2 * p}I", found.payload))
+    assert words[:5] == [2, 600, 500, 150, 250] and p == 8
+    rest = bytes(found.payload[4 * len(words) :])
 
-    def try_ends(ends, blocks=found.blocks, n=x.nbytes):
-        payload = struct.pack(f"<{len(ends)}I", *ends) + rest
+    def try_words(words, blocks=p, n=x.nbytes):
+        payload = struct.pack(f"<{len(words)}I", *words) + rest
         refused(found.codec, found.filter, blocks, payload, n)
 
-    try_ends([*head[:-1], head[-1] + 1])
-    try_ends([*head[:-1], head[-1] - 1])
-    try_ends([head[1], head[0], *head[2:]])
-    try_ends([0, *head[1:]])
-    try_ends([0xFFFFFFFF, *head[1:]])
-    try_ends(head, blocks=2**32 - 1)
-    try_ends(head, blocks=len(found.payload))
-    try_ends(head, blocks=found.blocks + 1)
-    try_ends(head, n=x.nbytes - 4)
-    for empty in (b"", b"\0\0\0"):
+    def with_word(at, word):
+        return [*words[:at], word, *words[at + 1 :]]
+
+    for at, change in [(0, -2), (0, 1), (1, 1), (2, -1), (3, -150), (3, 451), (4, -1), (4, -250)]:
+        try_words(with_word(at, words[at] + change))
+    try_words([2, 500, 600, *words[3:]])
+    try_words([2, 600, 500, 500, 250, *words[5:]])
+    for word in (0, words[6] + 1, 0xFFFFFFFF):
+        try_words(with_word(5, word))
+    for change in (-1, 1):
+        try_words(with_word(4 + p, words[4 + p] + change))
+    try_words(words, blocks=2**32 - 1)
+    try_words(words, blocks=len(found.payload))
+    try_words(words, blocks=p + 1)
+    try_words(words, n=x.nbytes - 4)
+    try_words([1, 300_000, 1, *words[5:]], blocks=300_000)
+    for empty in (b"", b"\0\0\0", b"\1\0\0\0"):
         refused(CodecId.ZSTD, 0, 1, empty)
     for codec in (CodecId.RAW, CodecId.CONSTANT, CodecId.NAMED):
-        refused(codec, 0, 2, bytes(4000))
+        refused(codec, 0, p, bytes(found.payload), x.nbytes)
+
+
+@pytest.fixture
+def small_blocks():
+    """Let chunks of any size be cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "divided_bytes", 0)
+        patch.setattr(limits, "block_bytes", 600)
+        yield
+
+
+@given(
+    st.builds(
+        lambda dtype, shape, seed: (
+            np.random.default_rng(seed)
+            .integers(0, 3, (*shape, np.dtype(dtype).itemsize), np.uint8)
+            .view(dtype)[..., 0]
+        ),
+        st.sampled_from(["u1", "<i2", "S3", "f4", ">f8", "c16", "S40"]),
+        hnp.array_shapes(max_dims=5, max_side=40).filter(lambda s: np.prod(s) < 20_000),
+        st.integers(0, 99),
+    ),
+    st.sampled_from(CODECS),
+    st.integers(1, 3),
+    st.data(),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_blocks_are_cuboids(small_blocks, x, codec, threads, data):
+    size = x.itemsize
+    found = encode(codec, bytes_of(x), size, x.shape)
+    out = np.zeros_like(x)
+    whole = memoryview(out.reshape(-1).view(np.uint8))
+    payload = memoryview(found.payload)
+    decode_into(whole, *found[:3], payload, size, threads)
+    assert out.tobytes() == x.tobytes()
+    if not found.blocks:
+        return
+    cut = read_blocks(payload, found.codec, found.blocks, x.nbytes, size, len(payload))
+    box = []
+    for n in x.shape:
+        low = data.draw(st.integers(0, n - 1))
+        box.append((low, data.draw(st.integers(low + 1, n))))
+    numbers = cut.numbers_in(x.shape, box)
+    assert numbers == sorted(set(numbers))
+    out[...] = np.zeros((), x.dtype)
+    frames = ((number, payload[slice(*cut.frame(number))]) for number in numbers)
+    decode_blocks_into(whole, found.codec, found.filter, cut, frames, size)
+    here = tuple(slice(*bounds) for bounds in box)
+    assert out[here].tobytes() == x[here].tobytes()
+    # No block is named that has no element of the box, unless axes are taken for one.
+    if len(cut.sides) == x.ndim:
+        cells = [
+            range(low // step, (high - 1) // step + 1)
+            for (low, high), step in zip(box, cut.steps, strict=True)
+        ]
+        assert len(numbers) == math.prod(map(len, cells))
+
+
+def test_a_compressor_that_failed_is_not_used_again(monkeypatch):
+    x = bytes_of(smooth(2000))
+    codec = Codec("zstd", 1, "shuffle")
+    expected = encode(codec, x, 4).payload
+    level, encoder = libraries._thread.encoder
+    assert level == 1
+
+    class Fails:
+        FLUSH_BLOCK = FLUSH_FRAME = 0
+
+        def set_pledged_input_size(self, n):
+            raise MemoryError
+
+    monkeypatch.setattr(libraries._thread, "encoder", (1, Fails()))
+    with pytest.raises(MemoryError):
+        encode(codec, x, 4)
+    assert encode(codec, x, 4).payload == expected
+    assert libraries._thread.encoder[1] is not encoder
+
+
+def test_a_plane_across_any_axis_needs_few_blocks():
+    shape = (96, 128, 160)
+    x = smooth(math.prod(shape), "f8").reshape(shape)
+    found = encode(Codec("zstd", filter="shuffle"), bytes_of(x), 8, shape)
+    n = len(found.payload)
+    cut = read_blocks(found.payload, found.codec, found.blocks, x.nbytes, 8, n)
+    assert (cut.steps, len(cut)) == ((24, 32, 40), 64)
+    for axis in range(3):
+        box = [(0, side) for side in shape]
+        box[axis] = (7, 8)
+        assert len(cut.numbers_in(shape, box)) == 16
+
+
+def test_blocks_that_others_have_cut_are_found():
+    cut = Blocks((100, 6), (30, 4))
+    assert cut.numbers_in((10, 10, 6), [(0, 10), (0, 10), (0, 1)]) == [0, 2, 4, 6]
+    assert cut.numbers_in((20, 30), [(0, 1), (0, 1)]) == list(range(8))  # other axes: all
+    assert Blocks((600,), (250,)).numbers_in((2, 300), [(0, 1), (0, 10)]) == [0]
 
 
 @given(

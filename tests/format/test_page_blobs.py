@@ -9,6 +9,7 @@ import contextlib
 import struct
 import warnings
 import zipfile
+from itertools import accumulate, product
 
 import blob_reader
 import c_reader
@@ -86,15 +87,20 @@ def test_the_page_and_the_package_decode_the_same_payloads(x, data):
     size, whole = x.itemsize, memoryview(x.view("u1"))
     found = encode(codec, whole, size)
     if data.draw(st.booleans()):  # as of a large chunk
-        p = data.draw(st.integers(1, len(x)))
-        step = -(-len(x) // p) * size
-        filtered = [
-            filtered_bytes(codec, whole[at : at + step], size) for at in range(0, x.nbytes, step)
-        ]
-        frames = [compress(codec, part) for part in filtered]
-        ends = np.cumsum([4 * len(frames), *map(len, frames)])[1:].astype("<u4")
-        payload = ends.tobytes() + b"".join(frames)
-        found = Encoded(codec.id, codec.filter_id, len(frames), payload)
+        side = data.draw(st.sampled_from([n for n in range(1, len(x) + 1) if len(x) % n == 0]))
+        sides = len(x) // side, side
+        steps = tuple(data.draw(st.integers(1, n)) for n in sides)
+        elements = x.view("u1").reshape(*sides, size)
+        corners = product(*(range(0, n, m) for n, m in zip(sides, steps, strict=True)))
+        frames = []
+        for i, j in corners:
+            part = elements[i : i + steps[0], j : j + steps[1]].tobytes()
+            frames.append(compress(codec, filtered_bytes(codec, part, size)))
+        p = len(frames)
+        ends = accumulate(map(len, frames), initial=4 * (5 + 2 * p))
+        words = [2, *sides, *steps, *list(ends)[1:], *map(crc32c, frames)]
+        payload = struct.pack(f"<{len(words)}I", *words) + b"".join(frames)
+        found = Encoded(codec.id, codec.filter_id, p, payload)
     payload = bytearray(found.payload)
     if payload and data.draw(st.booleans()):
         payload[data.draw(st.integers(0, len(payload) - 1))] ^= data.draw(st.integers(1, 255))
@@ -241,7 +247,17 @@ def compressed_scene(folder):
         xa.pack(a, folder / "a.xap", compression="zstd:shuffle")
 
 
-@pytest.fixture(scope="module", params=[plain_scene, compressed_scene])
+def divided_scene(folder):
+    """Pack chunks that are cut into blocks."""
+    with xa.create(folder / "a", (48, 100), "<i2", chunks=(16, 20), fill_value=3) as a:
+        a[...] = np.add.outer(np.arange(48) // 2, np.arange(100) // 3)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(limits, "divided_bytes", 0)
+            patch.setattr(limits, "block_bytes", 400)
+            xa.pack(a, folder / "a.xap", compression="zstd:shuffle")
+
+
+@pytest.fixture(scope="module", params=[plain_scene, compressed_scene, divided_scene])
 def parts(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("blobs")
     request.param(folder)
@@ -294,15 +310,19 @@ def changed(parts, dice):
             layout, place = dice.pick(
                 [("<I", 4), ("<Q", 8), ("<Q", 16), ("<H", 24), ("<B", 26), ("<B", 27), ("<I", 28)]
                 + [("<B", 32), ("<B", 33), ("<I", 32), ("<B", 40)]
+                + [("<I", place) for place in range(32, 64, 4)]
             )
             mask = 2 ** (8 * struct.calcsize(layout)) - 1
             (old,) = struct.unpack_from(layout, blobs, blob + place)
             new = dice.pick([old + 1, old - 1, dice.pick(numbers)]) & mask
             struct.pack_into(layout, blobs, blob + place, new)
             (n,) = struct.unpack_from("<I", blobs, blob + 4)
+            (p,) = struct.unpack_from("<I", blobs, blob + 28)
             if 32 + n <= len(blobs) - blob:
-                crc = crc32c(uuid + bytes(blobs[blob + 4 : blob + 32 + n]))
-                struct.pack_into("<I", blobs, blob, crc)
+                head, payload = blobs[blob + 4 : blob + 32], blobs[blob + 32 : blob + 32 + n]
+                with contextlib.suppress(ValueError):  # a table that ends nowhere
+                    covered = blob_reader.covered(bytes(payload), p)
+                    struct.pack_into("<I", blobs, blob, crc32c(uuid + bytes(head) + covered))
         elif dice.below(2):
             del blobs[dice.pick([len(blobs) - 1, 64, 63, 0, len(blobs) - 8]) :]
             if dice.below(2):

@@ -248,8 +248,8 @@ def test_zarr_decodes_compressed_chunks(server, tmp_path, codec, zarr_format):
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_zarr_decodes_parts_of_chunks_as_one_stream(server, tmp_path, zarr_format):
-    x = np.add.outer(np.arange(800) // 3, np.arange(900) // 7).astype("f4")
-    with xa.from_array(x, tmp_path / "a", chunks=(800, 450)) as a:
+    x = np.add.outer(np.arange(3000) // 3, np.arange(90) // 7).astype("f4")
+    with xa.from_array(x, tmp_path / "a", chunks=(3000, 45)) as a:
         xa.pack(a, tmp_path / "a.xap", compression="zstd")
         xa.pack(a, tmp_path / "b.xap", compression="zstd:shuffle")
     with xa.open(tmp_path / "a.xap") as a:
@@ -257,9 +257,15 @@ def test_zarr_decodes_parts_of_chunks_as_one_stream(server, tmp_path, zarr_forma
     np.testing.assert_array_equal(by_zarr(refs, zarr_format), x)
     with (
         xa.open(tmp_path / "b.xap") as a,
-        pytest.raises(xa.ArgumentError, match="filter 'shuffle' for chunks below 512 KiB"),
+        pytest.raises(xa.ArgumentError, match="for chunks below 256 KiB"),
     ):
         a.to_kerchunk()
+    y = x[:800].repeat(10, axis=1)
+    with xa.from_array(y, tmp_path / "c", chunks=(800, 450), compression="zstd") as a:
+        assert {one.scatters for one in a._store.now.frozen.stored(np.arange(2))} == {True}
+        with pytest.raises(xa.ArgumentError, match="for chunks below 256 KiB"):
+            a.to_kerchunk()
+        np.testing.assert_array_equal(a[...], y)
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd:bitshuffle", "zstd"])

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import struct
 import zlib
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 
 import format_reader
 import lz4.block
+import numpy as np
 import zstandard
 from format_reader import crc32c, cut, need
 
-__all__ = ["chunk_of_payload", "entries_of", "parse_block", "read_blobs", "read_packed"]
+__all__ = [
+    "chunk_of_payload",
+    "covered",
+    "entries_of",
+    "need_sums",
+    "parse_block",
+    "read_blobs",
+    "read_packed",
+]
 
 
 def parse_header(data):
@@ -98,27 +107,56 @@ def unfiltered(number, data, size):
     return bytes(out)
 
 
+def frames_of(payload, p, elements):
+    """Return lengths of the chunk and of a block along each axis, frames, and their checksums."""
+    (k,) = struct.unpack("<I", cut(payload, 0, 4, "payload"))
+    need(1 <= k <= 64, "another number of axes")
+    first = 4 * (1 + 2 * k + 2 * p)
+    words = struct.unpack_from(f"<{2 * (k + p)}I", cut(payload, 0, first, "payload"), 4)
+    lengths, steps = words[:k], words[k : 2 * k]
+    need(all(1 <= m <= n for n, m in zip(lengths, steps, strict=True)), "blocks of no elements")
+    need(prod(lengths) == elements, "another number of elements")
+    need(prod(-(-n // m) for n, m in zip(lengths, steps, strict=True)) == p, "other blocks")
+    ends = words[2 * k : 2 * k + p]
+    need(ends[-1] == len(payload), "the last block ends elsewhere")
+    bounds = list(pairwise([first, *ends]))
+    need(all(low <= high for low, high in bounds), "a block ends before it begins")
+    return lengths, steps, [payload[low:high] for low, high in bounds], words[2 * k + p :]
+
+
+def covered(payload, parts):
+    """Return the bytes of a payload that the checksum of its blob covers."""
+    if not parts:
+        return payload
+    (k,) = struct.unpack("<I", cut(payload, 0, 4, "payload"))
+    return cut(payload, 0, 4 * (1 + 2 * k + 2 * parts), "payload")
+
+
+def need_sums(payload, parts, elements):
+    """Compare the frames of blocks with their checksums."""
+    if parts:
+        for frame, checksum in zip(*frames_of(payload, parts, elements)[2:], strict=True):
+            need(crc32c(frame) == checksum, "a block is damaged")
+
+
 def chunk_of_payload(codec, number, parts, payload, chunk_bytes, size):
     """Return the bytes of a chunk from its payload; `size` are those of an element."""
     if codec in (0, 1):
-        need(number == parts == 0, "a filter or parts")
+        need(number == parts == 0, "a filter or blocks")
         need(len(payload) == (chunk_bytes, size)[codec], "a payload of another length")
         return payload * (chunk_bytes // len(payload))
     need(codec in (2, 3, 5), f"codec {codec} is not known")
     need(number in (0, 1, 2), f"filter {number} is not known")
-    elements = chunk_bytes // size
-    p = max(1, parts)
-    need(p <= elements and 4 * parts <= len(payload), "too many parts")
-    step = -(-elements // p) * size
-    need((p - 1) * step < chunk_bytes, "too many parts")
-    ends = struct.unpack_from(f"<{parts}I", payload) if parts else [len(payload)]
-    need(ends[-1] == len(payload), "the last part ends elsewhere")
-    found = b""
-    for first, last in pairwise([4 * parts, *ends]):
-        need(first <= last, "a part ends before it begins")
-        n = min(step, chunk_bytes - len(found))
-        found += unfiltered(number, bytes_of_frame(codec, payload[first:last], n), size)
-    return found
+    if not parts:
+        return unfiltered(number, bytes_of_frame(codec, payload, chunk_bytes), size)
+    lengths, steps, frames, _ = frames_of(payload, parts, chunk_bytes // size)
+    chunk = np.zeros((*lengths, size), np.uint8)
+    grid = [range(0, n, m) for n, m in zip(lengths, steps, strict=True)]
+    for corner, frame in zip(product(*grid), frames, strict=True):
+        block = chunk[tuple(slice(low, low + m) for low, m in zip(corner, steps, strict=True))]
+        data = unfiltered(number, bytes_of_frame(codec, frame, block.size), size)
+        block[...] = np.frombuffer(data, np.uint8).reshape(block.shape)
+    return chunk.tobytes()
 
 
 def chunk_of(blobs, entry, address, uuid, chunk_bytes, codecs, size):
@@ -132,10 +170,12 @@ def chunk_of(blobs, entry, address, uuid, chunk_bytes, codecs, size):
     head = blobs[offset : offset + 32]
     checksum, n, own, _number, codec, rest, parts = struct.unpack("<IIQQHHI", head)
     need(own == address and 32 + n <= room, f"not the blob of chunk {address}")
-    blob = blobs[offset : offset + 32 + n]
-    need(crc32c(uuid + blob[4:]) == checksum, f"the blob of chunk {address} is damaged")
+    payload = blobs[offset + 32 : offset + 32 + n]
+    found = crc32c(uuid + head[4:] + covered(payload, parts))
+    need(found == checksum, f"the blob of chunk {address} is damaged")
     need(codecs in (codec, 65535), "another codec than that of all blobs")
-    return chunk_of_payload(codec, rest & 0xFF, parts, blob[32:], chunk_bytes, size)
+    need_sums(payload, parts, chunk_bytes // size)
+    return chunk_of_payload(codec, rest & 0xFF, parts, payload, chunk_bytes, size)
 
 
 def read_blobs(data, blobs):

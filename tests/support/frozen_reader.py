@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 
 import format_reader
-from blob_reader import parse_header
+from blob_reader import chunk_of_payload, covered, need_sums, parse_header
 from format_reader import crc32c, cut, need
 
 __all__ = ["number_of_freezes", "read", "words_of"]
@@ -40,26 +40,29 @@ def words_of(data, extents, address):
     return struct.unpack_from("<2Q", data, extents[e] + 16 * (address - 1024 * (2**e - 1)))
 
 
-def payload_of(log, word, address, uuid):
-    """Return the payload of a blob, its codec, filter and parts; None if it is not whole."""
+def payload_of(log, word, address, uuid, elements):
+    """Return the payload of a blob, its codec, filter and blocks; None if it is not whole."""
     offset, room = 64 * (word >> 24), 64 * (word & 0xFFFFFF)
     if offset < 64 or room < 32 or offset + room > len(log):
         return None
-    checksum, n, own, number, codec, filter_id, zero, parts = struct.unpack_from(
+    checksum, n, own, number, codec, filter_id, zero, blocks = struct.unpack_from(
         "<IIQQHBBI", log, offset
     )
-    if (
-        own != address
-        or 32 + n > room
-        or crc32c(uuid + log[offset + 4 : offset + 32 + n]) != checksum
-    ):
+    if own != address or 32 + n > room:
+        return None
+    payload = log[offset + 32 : offset + 32 + n]
+    try:
+        head = log[offset + 4 : offset + 32] + covered(payload, blocks)
+        need(crc32c(uuid + head) == checksum, "the blob is damaged")
+        need_sums(payload, blocks, elements)
+    except ValueError:
         return None
     need(number == offset // 64 and zero == 0, "the head is not that of a blob")
-    return log[offset + 32 : offset + 32 + n], codec, filter_id, parts
+    return payload, codec, filter_id, blocks
 
 
-def read(path, decode):
-    """Return elements and attributes of a closed array; `decode` takes codec, payload and size."""
+def read(path):
+    """Return elements and attributes of a closed array."""
     data, principal, log = (Path(f"{path}{s}").read_bytes() for s in (".xmd", ".xta", ".xtz"))
     header = parse_header(data)
     uuid, durable_size, given, extents = parse_block(data, header)
@@ -69,24 +72,23 @@ def read(path, decode):
     need(64 <= durable_size <= given >= len(log), "sizes of the log that are not possible")
     state = format_reader.newest_state(data, header)
     size = header.chunk_bytes
-    fill = header.fill.tobytes() * (size // header.fill.nbytes)
+    itemsize = header.fill.nbytes
+    fill = header.fill.tobytes() * (size // itemsize)
     chunks = []
     for q in range(prod(state.grid)):
         live, durable = words_of(data, extents, q)
         end = 64 * (live >> 24) + 64 * (live & 0xFFFFFF)
         if live > 1 and live != durable and end > durable_size:
-            live = live if payload_of(log, live, q, uuid) else durable
+            live = live if payload_of(log, live, q, uuid, size // itemsize) else durable
         if live == 0:
             chunks.append(cut(principal, q * size, size, "principal array"))
         elif live == 1:
             chunks.append(fill)
         else:
-            found = payload_of(log, live, q, uuid)
+            found = payload_of(log, live, q, uuid, size // itemsize)
             need(found is not None, f"the blob of chunk {q} is damaged")
-            payload, codec, filter_id, parts = found
-            need(filter_id == parts == 0, "a filter")
-            chunks.append(decode(codec, payload, size))
-            need(len(chunks[-1]) == size, "a payload of another length")
+            payload, codec, filter_id, blocks = found
+            chunks.append(chunk_of_payload(codec, filter_id, blocks, payload, size, itemsize))
     return format_reader.elements_of(header, state, b"".join(chunks))
 
 

@@ -37,6 +37,7 @@ from dice import Dice
 
 import extarray as xa
 from extarray.array import creation
+from extarray.common.limits import limits
 from extarray.maintenance import blob_packing
 
 __all__ = ["FORMATS", "Children", "attack", "limit", "seeds"]
@@ -202,6 +203,11 @@ def pack(folder: Path) -> None:
         xa.pack(a, folder / "one.xap")
     with xa.from_array(np.repeat(X, 40, axis=0), folder / "b", chunks=(60, 5)) as a:
         xa.pack(a, folder / "codec.xap", compression="zlib:shuffle", order="hilbert")
+        with (
+            mock.patch.object(limits, "divided_bytes", 0),
+            mock.patch.object(limits, "block_bytes", 500),
+        ):
+            xa.pack(a, folder / "blocks.xap", compression="zlib:shuffle")
     with xa.open_group(folder / "g", "w") as g:
         g["x"] = X
         g["in/y"] = np.arange(3)

@@ -1,0 +1,250 @@
+"""Frozen chunks that are cut into blocks: reads decode the blocks that they touch."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import extarray as xa
+from extarray.common.limits import limits
+from extarray.storage import frozen
+from extarray.storage.decoded import _Rooms
+
+SHAPE, CHUNKS = (64, 64, 150), (32, 32, 150)
+_X, _Y, _Z = np.ogrid[: SHAPE[0], : SHAPE[1], : SHAPE[2]]
+X = (_X * _X // 7 + _Y * 3 + _Z // 4).astype("<i4")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Cut chunks into 2 x 2 blocks."""
+    monkeypatch.setattr(limits, "divided_bytes", 1 << 16)
+    monkeypatch.setattr(limits, "block_bytes", 150 << 10)
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """Note the numbers of blocks that are decoded one by one, and chunks that are decoded whole."""
+    found = []
+    blocks, whole = frozen.DividedBlob.decode, frozen.FrozenTable.decode
+
+    def decode_blocks(self, target, numbers):
+        found.append(list(numbers))
+        return blocks(self, target, numbers)
+
+    def decode_whole(self, *arguments):
+        found.append("whole")
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(frozen.DividedBlob, "decode", decode_blocks)
+    monkeypatch.setattr(frozen.FrozenTable, "decode", decode_whole)
+    return found
+
+
+def frozen_array(path, **options):
+    options = {"chunks": CHUNKS, "compression": "zstd:1:shuffle", **options}
+    with xa.create(path, SHAPE, "<i4", **options) as a:
+        a[...] = X
+        a.freeze()
+    return path
+
+
+def test_planes_boxes_and_elements_decode_their_blocks(tmp_path, decoded):
+    frozen_array(tmp_path / "a")
+    for box, expected in [
+        (np.s_[3], [[0, 1]] * 2),
+        (np.s_[:, 40], [[0, 2]] * 2),
+        (np.s_[:, :, 149], ["whole"] * 4),
+        (np.s_[17:20, 20:30, 5], [[3]]),
+        (np.s_[10:20, 1:3], [[0, 2]]),
+        (np.s_[31:15:-1, 5], [[2]]),
+        (np.s_[1, 2, 3], [[0]]),
+        (np.s_[[1, 2], [2, 3], 3], ["whole"]),
+        (np.s_[...], ["whole"] * 4),
+    ]:
+        with xa.open(tmp_path / "a") as a:
+            np.testing.assert_array_equal(a[box], X[box])
+        assert decoded == expected, box
+        decoded.clear()
+
+
+def test_other_blocks_come_when_they_are_wanted(tmp_path, decoded):
+    frozen_array(tmp_path / "a")
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[3], X[3])
+        np.testing.assert_array_equal(a[4], X[4])
+        np.testing.assert_array_equal(a[:, 3], X[:, 3])
+        assert decoded == [[0, 1], [0, 1], [2], [0, 2]]
+        np.testing.assert_array_equal(a[[5, 9, 30], 3, 1], X[[5, 9, 30], 3, 1])
+        np.testing.assert_array_equal(a[[5, 9, 30], 25, 1], X[[5, 9, 30], 25, 1])
+        assert decoded[4:] == [[3]]
+        np.testing.assert_array_equal(a[...], X)
+
+
+def test_a_chunk_whose_elements_are_read_often_comes_as_a_whole(tmp_path, decoded):
+    frozen_array(tmp_path / "a")
+    with xa.open(tmp_path / "a") as a:
+        for k in range(9):
+            assert a[k, 1, k] == X[k, 1, k]
+        assert decoded == [[0], [1, 2, 3]]
+        for k in range(32):
+            assert a[k, k, k] == X[k, k, k]
+        assert len(decoded) == 2
+
+
+@pytest.mark.parametrize("order", ["C", "F", "Z", "H"])
+def test_any_order_of_elements(tmp_path, order):
+    frozen_array(tmp_path / "a", order=order)
+    for box in (np.s_[5], np.s_[:, 33], np.s_[..., 70], np.s_[3:60:7, ::-5, 4:9], np.s_[60, 1, 2]):
+        with xa.open(tmp_path / "a") as a:
+            np.testing.assert_array_equal(a[box], X[box])
+
+
+@pytest.mark.parametrize("verify", ["never", "write"])
+def test_a_damaged_block_does_not_keep_others_from_being_read(tmp_path, verify):
+    frozen_array(tmp_path / "a")
+    with xa.open(tmp_path / "a") as a:
+        table = a._store.now.frozen
+        word = int(table.entries(np.array([0]))[0])
+        cut = table.divided(0, word, a.chunk_bytes, True).cut
+        at = table.place_of_blob(0) + 32
+    log = tmp_path / "a.xtz"
+    data = bytearray(log.read_bytes())
+    start, stop = cut.frame(3)
+    data[at + start : at + stop] = bytes(stop - start)
+    log.write_bytes(data)
+    with xa.open(tmp_path / "a", verify=verify) as a:
+        np.testing.assert_array_equal(a[3], X[3])
+        np.testing.assert_array_equal(a[:, 3], X[:, 3])
+        for box in (np.s_[20, 20, 7], np.s_[20], np.s_[...]):
+            with pytest.raises(xa.ChecksumError, match=r"the blob of chunk 0.*0:32, 0:32, 0:150"):
+                a[box]
+        np.testing.assert_array_equal(a[:16], X[:16])
+    report = xa.check(tmp_path / "a", data=True)
+    assert not report.ok and "chunk 0" in str(report)
+    assert xa.check(frozen_array(tmp_path / "b"), data=True).ok
+
+
+def test_the_table_of_blocks_is_covered_by_a_checksum(tmp_path):
+    frozen_array(tmp_path / "a")
+    with xa.open(tmp_path / "a") as a:
+        at = a._store.now.frozen.place_of_blob(0)
+    log = tmp_path / "a.xtz"
+    whole = log.read_bytes()
+    for place in (32, 36, 44, 52, 56, 68, 80):
+        data = bytearray(whole)
+        data[at + place] ^= 4
+        log.write_bytes(data)
+        with xa.open(tmp_path / "a") as a, pytest.raises(xa.ChecksumError, match="chunk 0"):
+            a[3, 3, 3]
+
+
+def test_written_boxes_keep_the_other_blocks(tmp_path):
+    y = X.copy()
+    with xa.open(frozen_array(tmp_path / "a"), "r+") as a:
+        for n, box in enumerate((np.s_[3, 5], np.s_[20:40, 20:40, 3], np.s_[31], np.s_[0, 0, 0])):
+            np.testing.assert_array_equal(a[box], y[box])
+            a[box] = y[box] = n
+            np.testing.assert_array_equal(a[10:20], y[10:20])
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[...], y)
+
+
+def test_packs_and_a_copy_have_the_same_elements(tmp_path):
+    frozen_array(tmp_path / "a")
+    with xa.open(tmp_path / "a") as a:
+        xa.pack(a, tmp_path / "a.xap", compression="zstd:1:shuffle")
+        a.copy(tmp_path / "b").close()
+    for name in ("a.xap", "b"):
+        with xa.open(tmp_path / name) as a:
+            np.testing.assert_array_equal(a[:, 40], X[:, 40])
+            np.testing.assert_array_equal(a[...], X)
+        assert xa.check(tmp_path / name, data=True).ok
+
+
+def test_threads_want_blocks_of_one_chunk(tmp_path):
+    frozen_array(tmp_path / "a")
+    wrong = []
+    with xa.open(tmp_path / "a") as a:
+
+        def work(seed):
+            rng = np.random.default_rng(seed)
+            for _ in range(40):
+                i, j = rng.integers(0, 64, 2)
+                if not (a[i, j] == X[i, j]).all() or a[j, i, 3] != X[j, i, 3]:
+                    wrong.append((i, j))
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    assert not wrong
+
+
+def test_memory_of_chunks_comes_back():
+    rooms = _Rooms(1 << 18)
+    kept = [rooms.take() for _ in range(40)]
+    for n, room in enumerate(kept):
+        room[:] = n
+    assert all((room == n).all() for n, room in enumerate(kept))
+    places = {room.ctypes.data for room in kept}
+    assert len(places) == 40
+    del kept, room
+    again = [rooms.take() for _ in range(40)]
+    assert {room.ctypes.data for room in again} == places
+    assert _Rooms(1 << 25).take().nbytes == 1 << 25
+
+
+def test_decoded_chunks_that_leave_make_room(tmp_path):
+    frozen_array(tmp_path / "a")
+    with xa.config.set(chunk_cache=2 * 32 * 32 * 150 * 4), xa.open(tmp_path / "a") as a:
+        for _ in range(3):
+            for i, j in np.ndindex(2, 2):
+                box = np.s_[32 * i : 32 * i + 32, 32 * j : 32 * j + 32]
+                np.testing.assert_array_equal(a[box], X[box])
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """Return paths of arrays with chunks that are cut, and their elements."""
+    folder, found = tmp_path_factory.mktemp("divided"), []
+    rng = np.random.default_rng(0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "divided_bytes", 0)
+        patch.setattr(limits, "block_bytes", 500)
+        for n, (shape, chunks, dtype, order) in enumerate(
+            [
+                ((900,), (400,), "f8", "C"),
+                ((50, 70), (20, 33), "u1", "C"),
+                ((50, 70), (33, 20), "<i2", "F"),
+                ((40, 30, 9), (20, 17, 9), "S3", "C"),
+                ((20, 18, 16, 3), (17, 16, 16, 2), "f4", "C"),
+                ((16, 1, 18, 2, 16), (16, 1, 16, 2, 16), "c16", "F"),
+            ]
+        ):
+            x = rng.integers(0, 3, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype)[..., 0]
+            path = folder / f"{n}"
+            codec = ("zstd", "zlib:1:shuffle", "lz4:bitshuffle")[n % 3]
+            with xa.create(path, shape, dtype, chunks=chunks, order=order, compression=codec) as a:
+                a[...] = x
+                a.freeze()
+                stored = a._store.now.frozen.stored(np.arange(a.axial.size))
+                assert sum(one.blocks > 1 for one in stored) > 1
+            found.append((path, x))
+    return found
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_any_selections_are_those_of_numpy(several, data):
+    limits.divided_bytes = 0  # put back by the fixture
+    path, x = data.draw(st.sampled_from(several))
+    with xa.open(path) as a:
+        for _ in range(data.draw(st.integers(1, 4))):
+            box = tuple(data.draw(st.one_of(st.integers(0, n - 1), st.slices(n))) for n in x.shape)
+            np.testing.assert_array_equal(a[box], x[box])
