@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer, disjoint_base
 
 SIEVE_BYTE: Final[int]
+UNSUPPORTED: Final[int]
 COHERENT: Final[set[int]]
 GONE: Final[set[int]]
 NETWORKED: Final[dict[int, str]]

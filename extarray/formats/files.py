@@ -89,7 +89,7 @@ _IS_OPEN = (
     "this process, or another one, has it open for writing; close it there, or give the open object"
 )
 #: The file system has no such call, or no locks.
-_NOT_THERE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK)
+_NOT_THERE = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK)
 #: Bytes that HDF5 and netCDF write at once, or buffer.
 _CACHE_BYTES = 1 << 22
 #: Bytes in a file that describe an array, and each of its chunks.

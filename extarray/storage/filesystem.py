@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extarray._core._file import FileCore, file_system_of
+from extarray._core._file import UNSUPPORTED, FileCore, file_system_of
 from extarray.common import system
 from extarray.common.arguments import check_choice
 from extarray.common.choices import ENGINES
@@ -142,7 +142,7 @@ class File(FileCore):
     def extend(self, offset: int, length: int) -> None:
         """Extend the file by zeros that have disk space."""
         failure = self.lengthen(offset, length)
-        if failure == errno.EOPNOTSUPP:
+        if failure == UNSUPPORTED:
             self.write(bytes(length), offset)
         elif failure:
             raise OSError(failure, os.strerror(failure))
@@ -163,16 +163,16 @@ class File(FileCore):
     def punch(self, offset: int, length: int) -> int:
         """Turn the pages inside a range into a hole, if the file system is known to do that.
 
-        Return 0, or an errno; EOPNOTSUPP if it is not known.
+        Return 0, or an errno; UNSUPPORTED if it is not known.
         """
         if not clears(self, FileCore.punch, random_name):
-            return errno.EOPNOTSUPP
+            return UNSUPPORTED
         return super().punch(offset, length)
 
     def zero(self, offset: int, length: int) -> int:
         """Zero a range, which keeps its disk space, without writing to it; see `punch`."""
         if not clears(self, FileCore.zero, random_name):
-            return errno.EOPNOTSUPP
+            return UNSUPPORTED
         return super().zero(offset, length)
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
@@ -503,7 +503,7 @@ def link(name: str, other: str) -> None:
     fd = system.open_place(name, follow=False)
     try:
         if is_fuse(fd):
-            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), other)
+            raise OSError(UNSUPPORTED, os.strerror(UNSUPPORTED), other)
     finally:
         os.close(fd)
     system.link(name, other)

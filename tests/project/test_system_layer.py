@@ -1,4 +1,4 @@
-"""Two files call the operating system for the whole package: `_system.h` and `common.system`."""
+"""One layer calls the operating system: the headers behind `_system.h`, and `common.system`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "extarray"
-COMPILED = ROOT / "_core" / "_system.h"
+INTERFACE = ROOT / "_core" / "_system.h"
+COMPILED = {system: ROOT / "_core" / f"_system_{system}.h" for system in ("posix", "windows")}
 PYTHON = ROOT / "common" / "system.py"
 
 #: Modules of the standard library that Windows lacks, or has without their POSIX meaning.
@@ -53,19 +54,22 @@ def posix_in_python(text: str) -> list[str]:
 
 
 _HEADERS = re.compile(
-    r"<(sys/\w+|unistd|fcntl|pthread|sched|poll|dirent|signal|dlfcn)\.h>|\bposix\.\w+"
+    r"<(sys/\w+|unistd|fcntl|pthread|sched|poll|dirent|signal|dlfcn"
+    r"|windows|win\w+|io|process)\.h>|\bposix\.\w+"
 )
 _C_CALLS = re.compile(
     r"(?<![.\w])(mmap|munmap|mprotect|madvise|pread\w*|pwrite\w*|f?statv?fs|fstat\w*|ftruncate"
     r"|f?sysconf|fsync|fdatasync|fallocate|sync_file_range|flock|fcntl|ioctl|syscall|dup[23]?|uname"
-    r"|pthread_\w+|sched_yield|getauxval|posix_\w+)\s*\("
+    r"|pthread_\w+|sched_yield|getauxval|posix_\w+"
+    r"|(Read|Write|Create|(Unl|L)ock)File\w*|Virtual[A-Z]\w+|(Unm|M)apViewOf\w+|DeviceIoControl"
+    r"|(Get|Set)(File|System|Last|Module|Proc|Disk|Final)\w+|Fls[A-Z]\w+|InitOnce\w+)\s*\("
 )
 _COMMENTS = re.compile(
     r'/\*.*?\*/|//[^\n]*|#(?!\s*include)[^\n]*|"""(?!\n    #include).*?"""', re.DOTALL
 )
 
 
-def posix_in_compiled(text: str) -> list[str]:
+def system_in_compiled(text: str) -> list[str]:
     """Return the system's names in C or Cython code, without comments and docstrings."""
     code = _COMMENTS.sub("", text)
     return [m[0] for m in (*_HEADERS.finditer(code), *_C_CALLS.finditer(code))]
@@ -81,14 +85,14 @@ def test_python_calls_the_system_in_one_module():
     assert found == {}, "call it in extarray.common.system"
 
 
-def test_compiled_code_calls_the_system_in_one_header():
+def test_compiled_code_calls_the_system_in_one_layer():
     sources = [p for p in ROOT.rglob("*") if p.suffix in {".pyx", ".pxd", ".h", ".c"}]
     found = {
         str(p.relative_to(ROOT)): used
         for p in sources
-        if p != COMPILED and (used := posix_in_compiled(p.read_text("utf-8")))
+        if p not in COMPILED.values() and (used := system_in_compiled(p.read_text("utf-8")))
     }
-    assert found == {}, "call it in _core/_system.h"
+    assert found == {}, "call it in _core/_system_posix.h and _system_windows.h"
 
 
 @pytest.mark.parametrize(
@@ -115,12 +119,31 @@ def test_a_call_in_python_is_found(text):
         "from posix.unistd cimport pread\n",
         "    base = mmap(NULL, 1)\n",
         'cdef extern from "<sys/stat.h>":\n    pass\n',
+        "#include <windows.h>\n",
+        "    base = VirtualAlloc(NULL, 1)\n",
     ],
 )
 def test_a_call_in_compiled_code_is_found(text):
-    assert len(posix_in_compiled(text)) == 1
+    assert len(system_in_compiled(text)) == 1
 
 
-def test_the_two_files_are_there():
+def test_the_files_of_the_layer_are_there():
     assert posix_in_python(PYTHON.read_text("utf-8"))
-    assert posix_in_compiled(COMPILED.read_text("utf-8"))
+    for path in COMPILED.values():
+        assert system_in_compiled(path.read_text("utf-8"))
+
+
+_FUNCTION = re.compile(r"^static inline ([^;{=]+?\([^;{]*?\))\s*([;{])", re.MULTILINE)
+
+
+def functions(path: Path, end: str) -> set[str]:
+    """Return the functions of a header that its declarations (`;`) or definitions (`{`) name."""
+    code = _COMMENTS.sub("", path.read_text("utf-8"))
+    return {re.sub(r"\s+", " ", found) for found, last in _FUNCTION.findall(code) if last == end}
+
+
+@pytest.mark.parametrize("system", COMPILED)
+def test_each_system_has_every_function_of_the_interface(system):
+    wanted = functions(INTERFACE, ";")
+    assert len(wanted) > 40
+    assert wanted - functions(COMPILED[system], "{") == set()
