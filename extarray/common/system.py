@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 if sys.platform == "win32":
     from extarray.common.system_windows import (
+        CAN_MAP,
         CAN_RESERVE,
         EXCLUSIVE,
         FREE,
@@ -68,6 +69,7 @@ if sys.platform == "win32":
     )
 else:
     from extarray.common.system_posix import (
+        CAN_MAP,
         CAN_RESERVE,
         EXCLUSIVE,
         FREE,
@@ -118,6 +120,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "CAN_MAP",
     "CAN_RESERVE",
     "COHERENT",
     "EXCLUSIVE",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "CAN_MAP",
     "CAN_RESERVE",
     "EXCLUSIVE",
     "FREE",
@@ -109,6 +110,9 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     return os.copy_file_range(source, target, length, offset, offset)
 
+
+#: Whether the core maps files into memory: the engine "mmap".
+CAN_MAP = True
 
 # -- disk space ----------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "CAN_MAP",
     "CAN_RESERVE",
     "EXCLUSIVE",
     "FREE",
@@ -309,6 +310,9 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
     """Raise `OSError`: the system cannot copy between open files."""
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
+
+#: Whether the core maps files into memory: the engine "mmap".
+CAN_MAP = False
 
 # -- disk space ----------------------------------------------------------------------------------
 

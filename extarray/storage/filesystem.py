@@ -558,6 +558,13 @@ def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
     check_choice(asked, "engine", ENGINES)
     if asked == "auto":
         asked = config.engine
+    if not system.CAN_MAP:
+        if asked == "mmap":
+            raise ArgumentError(
+                "engine 'mmap' does not exist on this system; leave out engine, or give "
+                "engine='pread'"
+            )
+        return "pread"
     kind = file.file_system
     networked = kind in NETWORKED
     if asked == "mmap" and networked:
