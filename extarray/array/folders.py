@@ -33,6 +33,7 @@ from extarray.common.errors import (
 )
 from extarray.common.formatting import format_tree
 from extarray.common.lazy import LazyImports
+from extarray.common.system import remove, replace
 from extarray.fetched.paths import check_options, local_or_remote, refuse_writing
 from extarray.format.archive import check_member_name
 from extarray.format.attrs import Attributes
@@ -232,7 +233,7 @@ def replace_group(fresh: str, name: str) -> None:
         with _to_be_replaced(Path(name), name, {"timeout": 0, "engine": "auto"}) as session:
             session.replace(fresh)
     else:
-        os.rename(fresh, name)
+        replace(fresh, name)
 
 
 @contextmanager
@@ -324,7 +325,7 @@ def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
             if entry.is_dir(follow_symlinks=False):
                 remove_tree(entry.path)
             else:
-                os.unlink(entry.path)
+                remove(entry.path)
         del arrays  # held until here
 
 

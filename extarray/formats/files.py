@@ -41,6 +41,7 @@ from extarray.common.system import (
     lock_whole,
     read_at,
     redirect_descriptors,
+    sync_file,
     write_at,
 )
 from extarray.storage.filesystem import File, family, replaced_name, walk_folders
@@ -480,11 +481,7 @@ def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
 
 def to_disk(name: str) -> None:
     """Flush a file to disk: it must be there before it replaces another."""
-    fd = os.open(name, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_file(name)
 
 
 def _facts(about: os.stat_result) -> tuple[int, int]:

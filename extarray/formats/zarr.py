@@ -21,6 +21,7 @@ from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
 from extarray.common.extras import require
+from extarray.common.system import open_file
 from extarray.format.labels import CHARACTERS
 from extarray.format.values import missing_element, missing_from_json, missing_to_json, plain_json
 from extarray.formats.description import Description, Packing, other_packing
@@ -467,7 +468,7 @@ def _open_chunks(
         index = tuple(b.start // c for b, c in zip(box, chunks, strict=True))
         buffer = memory_of(own, nbytes).view(given.dtype).reshape(chunks)
         try:
-            fd = os.open(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY)
+            fd = open_file(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY)
         except FileNotFoundError:
             return read(box)
         try:

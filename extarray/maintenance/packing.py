@@ -36,7 +36,7 @@ from extarray.common.errors import (
 )
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress
-from extarray.common.system import name_nameless, open_nameless
+from extarray.common.system import name_nameless, open_nameless, remove
 from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.format.archive import (
     ATTRS_NAME,
@@ -220,7 +220,7 @@ def _nameless(name: str, overwrite: bool) -> Iterator[File]:
 
 def _unlink_quietly(name: str) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(name)
+        remove(name)
 
 
 class _Packing:

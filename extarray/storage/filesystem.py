@@ -103,13 +103,21 @@ class File(FileCore):
 
     @classmethod
     def open(cls, name: str, flags: int, mode: int = 0o666, start: int = 0, size: int = -1) -> Self:
-        """Open a file like `os.open`; for reading also a part of it (`size` -1: to the end)."""
-        return cls(os.open(name, flags, mode), name, start, size)
+        """Open a file like `os.open`; for reading also a part of it (`size` -1: to the end).
+
+        Others may rename, replace and remove the file meanwhile, on every system.
+        """
+        return cls(system.open_file(name, flags, mode), name, start, size)
 
     def stat(self) -> os.stat_result:
         """Return the result of `os.fstat`."""
         with self as fd:
             return os.fstat(fd)
+
+    def disk_bytes(self) -> int:
+        """Return the bytes that the file takes on the disk, holes left out."""
+        with self as fd:
+            return system.disk_bytes(os.fstat(fd), fd)
 
     def identity(self) -> tuple[int, int, int]:
         """Return device, number and generation, which no copy of the file shares.
@@ -186,8 +194,7 @@ class File(FileCore):
 
     def has_holes(self) -> bool:
         """Tell whether the file may have holes that `all_holes` finds."""
-        about = self.stat()
-        return system.disk_bytes(about) < about.st_size and self.tells_holes
+        return self.disk_bytes() < self.stat().st_size and self.tells_holes
 
     def all_holes(self, starts: Sequence[int], stops: Sequence[int]) -> bool:
         """Tell whether all runs of bytes, in rising order, are holes; the file `has_holes`."""
@@ -426,7 +433,7 @@ def create_beside(fresh: str, name: str, like: str | None = None) -> File:
 def _discard(file: File, name: str) -> None:
     """Close and remove a file that nobody else knows."""
     with contextlib.suppress(OSError):
-        os.unlink(name)
+        system.remove(name)
     file.close()
 
 
@@ -465,7 +472,7 @@ class family:  # noqa: N801 -- used like a function in with statements
 def publish(temporary: str, name: str, overwrite: bool) -> None:
     """Rename a file atomically; with `overwrite`, replace another file."""
     if overwrite:
-        os.replace(temporary, name)
+        system.replace(temporary, name)
         return
     if system.rename_exclusively(temporary, name):
         return
@@ -475,16 +482,16 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         raise FileExistsError(error.errno, error.strerror, name) from None
     except OSError:  # no usable hard links here
         # Claim the name with an empty file, which only one process can create; then replace it.
-        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.close(system.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         try:
-            os.rename(temporary, name)
+            system.replace(temporary, name)
         except BaseException:
             with contextlib.suppress(OSError):
                 if os.stat(name).st_size == 0:
-                    os.unlink(name)
+                    system.remove(name)
             raise
     else:
-        os.unlink(temporary)
+        system.remove(temporary)
 
 
 def link(name: str, other: str) -> None:

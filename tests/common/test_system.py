@@ -18,7 +18,7 @@ from extarray.storage.filesystem import File
 def test_programs_that_are_started_inherit_no_open_file(tmp_path):
     """Python asks the system for that in each `os.open`, whatever the flags."""
     opened = [
-        system.open_folder(str(tmp_path)),
+        system.lock_folder(str(tmp_path)),
         system.open_place(str(tmp_path)),
         system.open_nameless(str(tmp_path), 0o600),
     ]

@@ -207,7 +207,7 @@ def test_the_array_is_there_when_its_metadata_have_their_name(between, engine):
 @pytest.fixture
 def plain_renames(monkeypatch):
     """Simulate a system without exclusive renames."""
-    monkeypatch.setattr(system, "_rename", lambda *names: False)
+    monkeypatch.setattr(system, "rename_exclusively", lambda *names: False)
 
 
 def test_a_name_is_no_second_link_where_that_would_be_another_file(
@@ -231,22 +231,22 @@ def test_a_name_is_no_second_link_where_that_would_be_another_file(
 def test_nobody_takes_a_name_that_another_takes_where_there_are_no_links(
     path, monkeypatch, plain_renames
 ):
-    plain = os.rename
+    plain = os.replace
 
     def link(*names, **how):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
-    def rename(*names):
-        monkeypatch.setattr(os, "rename", plain)
+    def replace(*names):
+        monkeypatch.setattr(os, "replace", plain)
         with pytest.raises(xa.errors.ExistsError):
             make(path, VALUES + 1)
-        rename.tried = True
+        replace.tried = True
         plain(*names)
 
     monkeypatch.setattr(os, "link", link)
-    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(os, "replace", replace)
     make(path)
-    assert rename.tried
+    assert replace.tried
     assert sorted(os.listdir(path.parent)) == ["scene.xmd", "scene.xta"]
     with xa.open(path) as array:
         assert (array[...] == VALUES).all()
@@ -259,7 +259,7 @@ def test_a_name_that_cannot_be_taken_is_given_up_where_there_are_no_links(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr(os, "rename", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(PermissionError):
         make(path)
     assert os.listdir(path.parent) == []
