@@ -43,6 +43,7 @@ __all__ = [
     "free_bytes",
     "is_foreign_link",
     "is_running",
+    "is_same",
     "link",
     "lock_folder",
     "lock_range",
@@ -361,6 +362,11 @@ def replace(name: str, other: str) -> None:
 def remove(name: str) -> None:
     """Remove a file, even if it is open; its name is free at once."""
     os.unlink(name)
+
+
+def is_same(one: os.stat_result, other: os.stat_result) -> bool:
+    """Tell whether two results of `os.stat` are of one file."""
+    return os.path.samestat(one, other)
 
 
 def link(name: str, other: str) -> None:

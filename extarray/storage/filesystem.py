@@ -130,12 +130,12 @@ class File(FileCore):
 
     def is_same(self, other: File) -> bool:
         """Tell whether another file is this one, or a part of it."""
-        return os.path.samestat(self.stat(), other.stat())
+        return system.is_same(self.stat(), other.stat())
 
     def is_at(self, name: str) -> bool:
         """Tell whether a name leads to this file."""
         try:
-            return os.path.samestat(self.stat(), os.stat(name))
+            return system.is_same(self.stat(), os.stat(name))
         except OSError:
             return False
 
