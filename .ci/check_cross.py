@@ -189,7 +189,8 @@ def make_wheel(kit: Kit, folder: Path) -> int:
             output = Path(self.get_ext_fullpath(extension.name))
             output.parent.mkdir(parents=True, exist_ok=True)
             said = build(kit, target, extension, output, extension.extra_compile_args)
-            output.with_suffix(".o").unlink(missing_ok=True)
+            for rest in (".o", ".lib"):  # the linker offers a library of what the module exports
+                output.with_suffix(rest).unlink(missing_ok=True)
             if said:
                 raise SystemExit(f"{extension.name}:\n{said}")
 
@@ -197,7 +198,7 @@ def make_wheel(kit: Kit, folder: Path) -> int:
         def get_tag(self) -> tuple[str, str, str]:
             return python, python, platform
 
-    distribution = run_setup("setup.py", stop_after="init")
+    distribution = run_setup("setup.py", stop_after="config")
     distribution.cmdclass |= {"build_ext": BuildForTarget, "bdist_wheel": WheelForTarget}
     distribution.get_option_dict("build")["build_base"] = ("here", str(kit.folder / "build"))
     distribution.get_option_dict("bdist_wheel")["dist_dir"] = ("here", str(folder.resolve()))
