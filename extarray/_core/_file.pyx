@@ -16,10 +16,11 @@ from libc.errno cimport EINTR, EIO, errno as c_errno
 from libc.stdint cimport int64_t, uint8_t
 
 from ._system cimport (
-    XA_CHUNK_LOCKS, XA_UNSUPPORTED, lock_chunk, off_t, unlock_chunk, xa_ask_for, xa_begin_sieving,
-    xa_close, xa_datasync, xa_end_sieving, xa_exceeds_disk, xa_filesystem, xa_forget, xa_generation,
-    xa_is_cached, xa_length, xa_length_now, xa_lengthen, xa_page_bytes, xa_punch, xa_read_at,
-    xa_reserve, xa_set_length, xa_sieve_init, xa_stop_sieving, xa_write_at, xa_write_back, xa_zero,
+    XA_CHUNK_LOCKS, XA_HAS_BARRIER, XA_UNSUPPORTED, lock_chunk, off_t, unlock_chunk, xa_ask_for,
+    xa_barrier, xa_begin_sieving, xa_close, xa_datasync, xa_end_sieving, xa_exceeds_disk,
+    xa_filesystem, xa_forget, xa_generation, xa_is_cached, xa_length, xa_length_now, xa_lengthen,
+    xa_page_bytes, xa_punch, xa_read_at, xa_reserve, xa_set_length, xa_sieve_init,
+    xa_stop_sieving, xa_write_at, xa_write_back, xa_zero,
 )
 from ._types cimport MAX_NDIM, index_t
 
@@ -28,6 +29,8 @@ from extarray.common.system import COHERENT, GONE, NETWORKED
 
 #: The errno of what the system, or a file system, cannot do.
 UNSUPPORTED = XA_UNSUPPORTED
+#: Whether `FileCore.barrier` is cheaper than `FileCore.datasync`.
+HAS_BARRIER = bool(XA_HAS_BARRIER)
 
 cdef enum:
     PAGE = 1 << 12
@@ -281,8 +284,12 @@ cdef class FileCore:
         self._must(cut_off, length)
 
     def datasync(self):
-        """Flush the bytes to the disk."""
+        """Bring the bytes to the disk, and wait until they are there."""
         self._must(bring, 0)
+
+    def barrier(self):
+        """Keep later writes, to any file of this disk, from reaching it before the bytes."""
+        self._must(put_before, 0)
 
     # -- disk space: 0, or an errno, UNSUPPORTED if the file system cannot --------------------
 
@@ -367,6 +374,10 @@ cdef int cut_off(int fd, off_t offset, off_t length) noexcept nogil:
 
 cdef int bring(int fd, off_t offset, off_t length) noexcept nogil:
     return xa_datasync(fd)
+
+
+cdef int put_before(int fd, off_t offset, off_t length) noexcept nogil:
+    return xa_barrier(fd)
 
 
 cdef int exceeds(int fd, off_t offset, off_t length) noexcept nogil:

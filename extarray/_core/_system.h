@@ -46,8 +46,11 @@ static inline void xa_close(int fd);
 /* The unit of protection, and of the system's cache of files. */
 static inline long xa_page_bytes(void);
 
-/* Flush a file's bytes to the disk, with the metadata needed to read them. */
+/* Bring a file's bytes to the disk, with the metadata needed to read them. */
 static inline int xa_datasync(int fd);
+/* Keep later writes, to any file of this disk, from reaching it before the bytes of this file.
+ * XA_HAS_BARRIER: this is cheaper than to wait for the disk. */
+static inline int xa_barrier(int fd);
 
 /* -- file systems and disk space ---------------------------------------------------------------- */
 

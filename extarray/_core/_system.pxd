@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from "_system.h":
     ctypedef int64_t off_t "xa_offset"
-    int XA_UNSUPPORTED
+    int XA_UNSUPPORTED, XA_HAS_BARRIER
 
     # Bytes of a file.
     Py_ssize_t xa_read_at(int fd, void *to, size_t n, off_t offset) noexcept nogil
@@ -16,6 +16,7 @@ cdef extern from "_system.h":
     void xa_close(int fd) noexcept nogil
     long xa_page_bytes() noexcept nogil
     int xa_datasync(int fd) noexcept nogil
+    int xa_barrier(int fd) noexcept nogil
     void xa_write_back(int fd, off_t offset, off_t length, int wait) noexcept nogil
     bint xa_is_cached(int fd, off_t offset) noexcept nogil
     void xa_forget(int fd, off_t offset, off_t length) noexcept nogil

@@ -181,7 +181,9 @@ static inline long xa_page_bytes(void) {
     return (long) about.dwPageSize;
 }
 
+#define XA_HAS_BARRIER 0
 static inline int xa_datasync(int fd) { return xa_failure(FlushFileBuffers(xa_handle(fd))); }
+static inline int xa_barrier(int fd) { return xa_datasync(fd); }
 
 /* -- file systems and disk space ---------------------------------------------------------------- */
 

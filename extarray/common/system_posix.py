@@ -378,9 +378,22 @@ def sync_file(name: str) -> None:
     """Bring the bytes of a file to the disk."""
     fd = os.open(name, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        _sync(fd)
     finally:
         os.close(fd)
+
+
+def _sync(fd: int) -> None:
+    """Bring an open file or folder to the disk; see `xa_datasync` in ``_core/_system_posix.h``."""
+    command = getattr(fcntl, "F_FULLFSYNC", None)
+    if command is not None:
+        try:
+            fcntl.fcntl(fd, command)
+            return
+        except OSError as error:
+            if error.errno not in _HAS_NO_SUCH_CALL | {errno.ENOTTY}:
+                raise
+    os.fsync(fd)
 
 
 def sync_folder(folder: str) -> None:
@@ -391,7 +404,7 @@ def sync_folder(folder: str) -> None:
         os.sync()
         return
     try:
-        os.fsync(fd)
+        _sync(fd)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise

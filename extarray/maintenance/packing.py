@@ -36,7 +36,7 @@ from extarray.common.errors import (
 )
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress
-from extarray.common.system import name_nameless, open_nameless, remove
+from extarray.common.system import name_nameless, open_nameless, remove, sync_file
 from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.format.archive import (
     ATTRS_NAME,
@@ -715,8 +715,7 @@ def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
             if member is not None:
                 with open(folders[-1], "xb") as target:
                     target.write(packed.read(member))
-                    target.flush()
-                    os.fsync(target.fileno())
+                sync_file(folders[-1])
         for array in packed.arrays:
             with contextlib.ExitStack() as pair:
                 metadata, data = (

@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extarray._core._file import UNSUPPORTED, FileCore, file_system_of
+from extarray._core._file import HAS_BARRIER, UNSUPPORTED, FileCore, file_system_of
 from extarray.common import system
 from extarray.common.arguments import check_choice
 from extarray.common.choices import ENGINES
@@ -113,6 +113,16 @@ class File(FileCore):
         """Return the result of `os.fstat`."""
         with self as fd:
             return os.fstat(fd)
+
+    def sync_before(self, then: File) -> None:
+        """Bring the bytes to the disk before what is written to a file, perhaps this one, later.
+
+        They need not be there on return: they are once `then` is synchronized.
+        """
+        if HAS_BARRIER and (then is self or then.stat().st_dev == self.stat().st_dev):
+            self.barrier()
+        else:
+            self.datasync()
 
     def disk_bytes(self) -> int:
         """Return the bytes that the file takes on the disk, holes left out."""

@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2] / "extarray"
 INTERFACE = ROOT / "_core" / "_system.h"
 COMPILED = {system: ROOT / "_core" / f"_system_{system}.h" for system in ("posix", "windows")}
-PYTHON = ROOT / "common" / "system.py"
+PYTHON = {
+    ROOT / "common" / f"{name}.py" for name in ("system", "system_posix", "system_windows")
+}
 
 #: Modules of the standard library that Windows lacks, or has without their POSIX meaning.
 MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "signal", "termios"}
@@ -76,7 +78,7 @@ def system_in_compiled(text: str) -> list[str]:
 
 
 def test_python_calls_the_system_in_one_module():
-    sources = [p for p in ROOT.rglob("*.py") if p != PYTHON]
+    sources = [p for p in ROOT.rglob("*.py") if p not in PYTHON]
     found = {
         str(p.relative_to(ROOT)): used
         for p in sources
@@ -128,7 +130,8 @@ def test_a_call_in_compiled_code_is_found(text):
 
 
 def test_the_files_of_the_layer_are_there():
-    assert posix_in_python(PYTHON.read_text("utf-8"))
+    for path in PYTHON:
+        assert posix_in_python(path.read_text("utf-8"))
     for path in COMPILED.values():
         assert system_in_compiled(path.read_text("utf-8"))
 
