@@ -1,8 +1,8 @@
 """Give NumPy for Windows the complex functions that Wine's C library has only as stubs.
 
-`python complex_functions.py FOLDER` changes the libraries below a folder, for Wine alone: where they
-import from the system's library of mathematics, they import from one of ours instead, which passes
-on everything but those functions.  Needs pefile and ziglang.
+`python complex_functions.py FOLDER` changes the libraries below a folder, for Wine alone: where
+they import from the system's library of mathematics, they import from one of ours instead, which
+passes on everything but those functions.  Needs pefile and ziglang.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import pefile
 THEIRS = b"api-ms-win-crt-math-l1-1-0.dll"
 #: As long, so that one name can take the place of the other.
 OURS = b"xap-ms-win-crt-math-l1-1-0.dll"
-NAMES = "cabs carg ccos ccosh cexp cimag cpow creal csin csinh ctan ctanh".split()
+NAMES = [
+    *("cabs", "carg", "cimag", "creal"),
+    *("ccos", "ccosh", "cexp", "cpow", "csin", "csinh", "ctan", "ctanh"),
+]
 #: The functions of complex.c, by name; a long double is a double here.
 DEFINED = {
     f"{name}{kind}": f"xa_{name}{'f' * (kind == 'f')}" for name in NAMES for kind in ("", "f", "l")
