@@ -11,9 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2] / "extarray"
 INTERFACE = ROOT / "_core" / "_system.h"
 COMPILED = {system: ROOT / "_core" / f"_system_{system}.h" for system in ("posix", "windows")}
-PYTHON = {
-    ROOT / "common" / f"{name}.py" for name in ("system", "system_posix", "system_windows")
-}
+PYTHON = {ROOT / "common" / f"{name}.py" for name in ("system", "system_posix", "system_windows")}
 
 #: Modules of the standard library that Windows lacks, or has without their POSIX meaning.
 MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "signal", "termios"}
@@ -28,6 +26,8 @@ CALLS = re.compile(
     |getloadavg|ctermid|pipe2)$""",
     re.VERBOSE,
 )
+#: What Windows has, too, but does otherwise to a file that is open.
+NAMES = {"link", "open", "remove", "rename", "renames", "replace", "unlink"}
 FOLDERS = re.compile(r"^/(proc|dev|sys)(/|$)")
 ATTRIBUTES = {"st_blocks", "st_uid", "st_gid", "st_flags"}
 
@@ -45,7 +45,8 @@ def posix_in_python(text: str) -> list[str]:
                 found += [a.name for a in node.names if CALLS.match(a.name)]
         elif isinstance(node, ast.Attribute):
             is_os = isinstance(node.value, ast.Name) and node.value.id == "os"
-            if (is_os and CALLS.match(node.attr)) or node.attr in ATTRIBUTES:
+            is_call = node.attr in NAMES or CALLS.match(node.attr)
+            if (is_os and is_call) or node.attr in ATTRIBUTES:
                 found.append(node.attr)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if FOLDERS.match(node.value):
@@ -103,11 +104,13 @@ def test_compiled_code_calls_the_system_in_one_layer():
         "import fcntl",
         "from resource import getrlimit",
         "import os\nos.pread(0, 1, 0)",
-        "import os\nos.open('a', os.O_RDONLY | os.O_CLOEXEC)",
+        "import os\nopened('a', os.O_RDONLY | os.O_CLOEXEC)",
+        "import os\nos.open('a', os.O_RDONLY)",
         "from os import fork",
         "open('/proc/self/status')",
         "import os\nos.stat('a').st_blocks",
-        "import os\nos.unlink('a', dir_fd=3)",
+        "import os\nos.stat('a', dir_fd=3)",
+        "import os\nos.replace('a', 'b')",
     ],
 )
 def test_a_call_in_python_is_found(text):
