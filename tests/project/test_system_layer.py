@@ -11,9 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2] / "extarray"
 INTERFACE = ROOT / "_core" / "_system.h"
 COMPILED = {system: ROOT / "_core" / f"_system_{system}.h" for system in ("posix", "windows")}
-PYTHON = {
-    ROOT / "common" / f"{name}.py" for name in ("system", "system_posix", "system_windows")
-}
+PYTHON = {ROOT / "common" / f"{name}.py" for name in ("system", "system_posix", "system_windows")}
 
 #: Modules of the standard library that Windows lacks, or has without their POSIX meaning.
 MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "signal", "termios"}
