@@ -183,7 +183,18 @@ static inline long xa_page_bytes(void) {
 }
 
 #define XA_HAS_BARRIER 0
-static inline int xa_datasync(int fd) { return xa_failure(FlushFileBuffers(xa_handle(fd))); }
+/* Only a handle that may write can flush: a file that is open for reading gets another one. */
+static inline int xa_datasync(int fd) {
+    const DWORD sharing = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    HANDLE handle = xa_handle(fd), writable;
+    int failure = xa_failure(FlushFileBuffers(handle));
+    if (failure != EACCES) return failure;
+    writable = ReOpenFile(handle, GENERIC_WRITE, sharing, 0);
+    if (writable == INVALID_HANDLE_VALUE) return xa_errno_of(GetLastError());
+    failure = xa_failure(FlushFileBuffers(writable));
+    (void) CloseHandle(writable);
+    return failure;
+}
 static inline int xa_barrier(int fd) { return xa_datasync(fd); }
 
 /* -- file systems and disk space ---------------------------------------------------------------- */

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 if sys.platform == "win32":
     from extarray.common.system_windows import (
+        CAN_MAP,
         CAN_RESERVE,
         EXCLUSIVE,
         FREE,
@@ -40,6 +41,7 @@ if sys.platform == "win32":
         free_bytes,
         is_foreign_link,
         is_running,
+        is_same,
         link,
         lock_folder,
         lock_range,
@@ -68,6 +70,7 @@ if sys.platform == "win32":
     )
 else:
     from extarray.common.system_posix import (
+        CAN_MAP,
         CAN_RESERVE,
         EXCLUSIVE,
         FREE,
@@ -87,6 +90,7 @@ else:
         free_bytes,
         is_foreign_link,
         is_running,
+        is_same,
         link,
         lock_folder,
         lock_range,
@@ -118,6 +122,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "CAN_MAP",
     "CAN_RESERVE",
     "COHERENT",
     "EXCLUSIVE",
@@ -142,6 +147,7 @@ __all__ = [
     "free_bytes",
     "is_foreign_link",
     "is_running",
+    "is_same",
     "link",
     "lock_folder",
     "lock_range",

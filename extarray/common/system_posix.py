@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "CAN_MAP",
     "CAN_RESERVE",
     "EXCLUSIVE",
     "FREE",
@@ -42,6 +43,7 @@ __all__ = [
     "free_bytes",
     "is_foreign_link",
     "is_running",
+    "is_same",
     "link",
     "lock_folder",
     "lock_range",
@@ -109,6 +111,9 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     return os.copy_file_range(source, target, length, offset, offset)
 
+
+#: Whether the core maps files into memory: the engine "mmap".
+CAN_MAP = True
 
 # -- disk space ----------------------------------------------------------------------------------
 
@@ -357,6 +362,11 @@ def replace(name: str, other: str) -> None:
 def remove(name: str) -> None:
     """Remove a file, even if it is open; its name is free at once."""
     os.unlink(name)
+
+
+def is_same(one: os.stat_result, other: os.stat_result) -> bool:
+    """Tell whether two results of `os.stat` are of one file."""
+    return os.path.samestat(one, other)
 
 
 def link(name: str, other: str) -> None:

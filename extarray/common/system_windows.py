@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "CAN_MAP",
     "CAN_RESERVE",
     "EXCLUSIVE",
     "FREE",
@@ -55,6 +56,7 @@ __all__ = [
     "free_bytes",
     "is_foreign_link",
     "is_running",
+    "is_same",
     "link",
     "lock_folder",
     "lock_range",
@@ -309,6 +311,9 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
     """Raise `OSError`: the system cannot copy between open files."""
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
+
+#: Whether the core maps files into memory: the engine "mmap".
+CAN_MAP = False
 
 # -- disk space ----------------------------------------------------------------------------------
 
@@ -673,6 +678,13 @@ def rename_exclusively(name: str, other: str) -> bool:
 def exchange(one: str, other: str) -> bool:
     """Return False: the system cannot exchange the names of two files or folders."""
     return False
+
+
+def is_same(one: os.stat_result, other: os.stat_result) -> bool:
+    """Tell whether two results of `os.stat` are of one file."""
+    # Not every volume has a number, nor tells it of a file that has got another name.
+    volumes = {one.st_dev, other.st_dev}
+    return one.st_ino == other.st_ino and (len(volumes) == 1 or 0 in volumes)
 
 
 def link(name: str, other: str) -> None:

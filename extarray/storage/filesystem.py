@@ -140,12 +140,12 @@ class File(FileCore):
 
     def is_same(self, other: File) -> bool:
         """Tell whether another file is this one, or a part of it."""
-        return os.path.samestat(self.stat(), other.stat())
+        return system.is_same(self.stat(), other.stat())
 
     def is_at(self, name: str) -> bool:
         """Tell whether a name leads to this file."""
         try:
-            return os.path.samestat(self.stat(), os.stat(name))
+            return system.is_same(self.stat(), os.stat(name))
         except OSError:
             return False
 
@@ -568,6 +568,13 @@ def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
     check_choice(asked, "engine", ENGINES)
     if asked == "auto":
         asked = config.engine
+    if not system.CAN_MAP:
+        if asked == "mmap":
+            raise ArgumentError(
+                "engine 'mmap' does not exist on this system; leave out engine, or give "
+                "engine='pread'"
+            )
+        return "pread"
     kind = file.file_system
     networked = kind in NETWORKED
     if asked == "mmap" and networked:
