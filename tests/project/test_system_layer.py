@@ -148,6 +148,26 @@ def functions(path: Path, end: str) -> set[str]:
     return {re.sub(r"\s+", " ", found) for found, last in _FUNCTION.findall(code) if last == end}
 
 
+#: Errors whose numbers differ between Python on Windows and C, by CPython's errnomodule.c.
+_TWO_NUMBERS = re.compile(
+    r"\bE(ADDRINUSE|ADDRNOTAVAIL|AFNOSUPPORT|ALREADY|CONNABORTED|CONNREFUSED|CONNRESET|DESTADDRREQ"
+    r"|DQUOT|HOSTUNREACH|INPROGRESS|ISCONN|LOOP|MSGSIZE|NETDOWN|NETRESET|NETUNREACH|NOBUFS"
+    r"|NOPROTOOPT|NOTCONN|NOTSOCK|OPNOTSUPP|PROTONOSUPPORT|PROTOTYPE|STALE|TIMEDOUT|WOULDBLOCK)\b"
+)
+
+
+def test_compiled_code_returns_errors_that_python_knows_by_the_same_number():
+    sources = [p for p in ROOT.rglob("*") if p.suffix in {".pyx", ".pxd", ".h", ".c"}]
+    found = {
+        str(p.relative_to(ROOT)): used
+        for p in sources
+        if p != COMPILED["posix"]
+        and (used := _TWO_NUMBERS.findall(_COMMENTS.sub("", p.read_text("utf-8"))))
+    }
+    assert found == {}, "use XA_UNSUPPORTED, or another number"
+    assert _TWO_NUMBERS.findall("return EOPNOTSUPP;") == ["OPNOTSUPP"]
+
+
 @pytest.mark.parametrize("system", COMPILED)
 def test_each_system_has_every_function_of_the_interface(system):
     wanted = functions(INTERFACE, ";")
