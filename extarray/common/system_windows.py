@@ -633,7 +633,7 @@ def problem_of_name(name: str) -> str | None:
 
 
 # A name of a file may have 259 characters, and that of a folder 247; temporary names add some.
-_SHORT = 220
+_SHORT = 230
 
 
 def long_name(name: str) -> str:
@@ -660,7 +660,18 @@ def replace(name: str, other: str) -> None:
                 return
         os.replace(name, other)
 
-    _patiently(attempt)
+    try:
+        _patiently(attempt)
+    except PermissionError as error:
+        if error.winerror not in _PASSING:
+            raise
+        why = "a file in it is open" if os.path.isdir(name) else "it or the file to replace is open"
+        raise PermissionError(
+            error.errno,
+            f"cannot be renamed to {other!r}; maybe {why} somewhere, and the system or this file "
+            "system does not permit that; close it there, and try again",
+            name,
+        ) from error
 
 
 def remove(name: str) -> None:

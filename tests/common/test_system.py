@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import signal
 import threading
@@ -12,7 +11,7 @@ import threading
 import preload
 import pytest
 
-from extarray.common import system, system_posix
+from extarray.common import system
 from extarray.common.system import uninterrupted
 from extarray.storage.filesystem import File
 
@@ -167,6 +166,7 @@ def test_an_error_of_the_disk_is_told_on_macos(macos, asked, command):
 
 @pytest.mark.parametrize("name", ["file", "folder"])
 def test_files_and_folders_named_reach_the_platter_on_macos(name, tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
     path = tmp_path / "a"
     path.write_bytes(b"a")
     call, of = (system.sync_file, path) if name == "file" else (system.sync_folder, tmp_path)
@@ -183,7 +183,7 @@ def test_files_and_folders_named_reach_the_platter_on_macos(name, tmp_path, monk
         given.append((FSYNC, os.fstat(fd).st_ino))
 
     monkeypatch.setattr(fcntl, "F_FULLFSYNC", FULL, raising=False)
-    monkeypatch.setattr(system_posix.fcntl, "fcntl", control)
+    monkeypatch.setattr(fcntl, "fcntl", control)
     monkeypatch.setattr(os, "fsync", fsync)
     inode = of.stat().st_ino
     call(str(of))

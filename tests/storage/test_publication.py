@@ -15,7 +15,14 @@ import numpy as np
 import places
 import pytest
 from failing import Failing
-from systems import IS_ROOT, needs_modes
+from systems import (
+    IS_ROOT,
+    needs_fork,
+    needs_links,
+    needs_modes,
+    needs_removed_working_folders,
+    needs_replaced_open_files,
+)
 
 import extarray as xa
 from extarray.common import system
@@ -43,6 +50,7 @@ def umask():
     os.umask(before)
 
 
+@needs_modes
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o002, 0o664)])
 def test_a_new_file_has_what_the_umask_leaves(path, umask, mask, mode):
     umask(mask)
@@ -50,6 +58,7 @@ def test_a_new_file_has_what_the_umask_leaves(path, umask, mask, mode):
     assert [mode_of(path, suffix) for suffix in SUFFIXES] == [mode] * 2
 
 
+@needs_modes
 def test_what_is_overwritten_keeps_its_permissions(path, umask):
     """h5py and `numpy.save` keep permissions, too: they write into the existing file."""
     make(path)
@@ -60,6 +69,7 @@ def test_what_is_overwritten_keeps_its_permissions(path, umask):
     assert [mode_of(path, suffix) for suffix in SUFFIXES] == [0o600, 0o660]
 
 
+@needs_modes
 @pytest.mark.parametrize("old", [0o600, 0o640, 0o666])
 def test_nobody_else_may_read_what_overwrites_before_it_has_its_permissions(
     path, umask, monkeypatch, old
@@ -92,6 +102,7 @@ def test_what_may_not_be_written_is_not_overwritten(path):
         assert (array[...] == VALUES).all()
 
 
+@needs_removed_working_folders
 @pytest.mark.parametrize(
     "call", [xa.open, xa.check, lambda path: xa.create(path, 3)], ids=["open", "check", "create"]
 )
@@ -104,6 +115,7 @@ def test_a_working_folder_that_is_gone(tmp_path, monkeypatch, call):
         call("a")
 
 
+@needs_links
 def test_a_linked_folder(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -132,6 +144,7 @@ def linked(tmp_path):
     return link, target
 
 
+@needs_links
 def test_linked_files(linked):
     link, target = linked
     with xa.open(link, "r+") as array:
@@ -142,6 +155,7 @@ def test_linked_files(linked):
         assert len(array) == 6
 
 
+@needs_links
 def test_overwriting_goes_through_links(linked):
     """As with h5py and NumPy, the targets of the links are replaced."""
     link, target = linked
@@ -158,6 +172,7 @@ def test_overwriting_goes_through_links(linked):
             assert (array[...] == VALUES + 1).all()
 
 
+@needs_links
 def test_a_link_that_leads_nowhere(tmp_path):
     for suffix in SUFFIXES:
         (tmp_path / f"a{suffix}").symlink_to(tmp_path / f"b{suffix}")
@@ -288,6 +303,7 @@ def test_readers_and_writers_of_what_was_made_through_fuse(tmp_path):
         subprocess.run(["umount", "-l", mounted], check=True, timeout=60)
 
 
+@needs_replaced_open_files
 def test_what_is_left_of_creators_is_in_nobody_s_way(path):
     for suffix in SUFFIXES:
         Path(f"{path}{suffix}.0123456789ab.new").write_bytes(b"rubbish")
@@ -298,6 +314,7 @@ def test_what_is_left_of_creators_is_in_nobody_s_way(path):
         assert len(array) == 6
 
 
+@needs_replaced_open_files
 def test_it_can_be_overwritten_between_two_names(between):
     make(between, VALUES + 1, overwrite=True)
     with xa.open(between) as array:
@@ -321,6 +338,7 @@ def small_blocks():
         yield
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_source_that_fails_leaves_what_was_there(path, small_blocks, overwrite):
     if overwrite:
@@ -335,6 +353,7 @@ def test_a_source_that_fails_leaves_what_was_there(path, small_blocks, overwrite
     xa.from_array(VALUES, path, overwrite=overwrite).close()
 
 
+@needs_fork
 def test_who_is_killed_while_it_fills_leaves_what_was_there(path, forked):
     make(path)
     code = """
@@ -351,6 +370,7 @@ xa.from_array(source, sys.argv[1], chunks=2, overwrite=True)
     assert xa.check(path).ok
 
 
+@needs_replaced_open_files
 def test_until_it_is_filled_others_see_what_was_there(path, small_blocks):
     def look(path):
         with xa.open(path) as array:
@@ -390,6 +410,7 @@ def test_an_array_that_came_meanwhile(path, small_blocks, overwrite):
         assert (array[...] == VALUES).all()
 
 
+@needs_replaced_open_files
 def test_an_array_is_overwritten_by_what_is_made_of_it(path):
     make(path)
     with xa.open(path) as old, xa.from_array(old, path, chunks=3, overwrite=True) as array:
@@ -435,6 +456,7 @@ except KeyboardInterrupt:
         assert (array[...] == 5).all()
 
 
+@needs_replaced_open_files
 def test_what_replaces_an_array_can_be_opened_whatever_becomes_of_later_commits(path):
     """A power cut may tear both live superblocks."""
     make(path)

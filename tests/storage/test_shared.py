@@ -17,6 +17,7 @@ import numpy as np
 import places
 import pytest
 from compare import assert_same
+from systems import needs_blocks
 
 import extarray as xa
 from extarray.array import writers as policies
@@ -337,6 +338,7 @@ def holes(path):
     return os.stat(f"{path}.xta").st_blocks * 512
 
 
+@needs_blocks
 @pytest.mark.parametrize("sparse", [False, True])
 def test_space_is_given_back_when_all_know_of_the_cut(path, engine, sparse):
     xa.create(path, (64, 1024), "f8", chunks=(8, 1024), sparse=sparse).close()
@@ -385,6 +387,7 @@ def test_a_durable_writer_gives_back_when_it_opens_what_a_dead_one_has_cut_off(p
         assert (two[...] == 7).all()
 
 
+@needs_blocks
 def test_a_rolling_window_of_two(pair):
     one = pair[0]
     one.extend(1, 1021)
@@ -415,6 +418,7 @@ def test_a_cut_is_on_the_disk_before_others_overwrite_it(pair, monkeypatch):
     assert_same(one[...], rows(1, 2, 0, 0, 4))
 
 
+@needs_blocks
 def test_room_that_is_reserved_keeps_its_space(pair):
     """Reserved chunks keep their space even where chunks were freed before."""
     one, two = pair

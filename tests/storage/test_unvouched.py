@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from systems import needs_boot_id, needs_replaced_open_files
+from systems import needs_boot_id, needs_replaced_open_files, needs_signals
 
 import extarray as xa
 from extarray import cli
@@ -152,6 +152,7 @@ def test_a_closed_array_is_copied_in_any_order(writer, tmp_path):
     assert not findings(tmp_path / "copy")
 
 
+@needs_signals
 def test_a_killed_writer_loses_nothing(path, forked):
     code = """
 import os, signal, sys

@@ -16,13 +16,16 @@ __all__ = [
     "IS_POSIX",
     "IS_ROOT",
     "needs_advice",
+    "needs_blocks",
     "needs_boot_id",
     "needs_fork",
     "needs_links",
     "needs_modes",
     "needs_posix",
+    "needs_removed_working_folders",
     "needs_replaced_open_files",
     "needs_reports_of_holes",
+    "needs_signals",
 ]
 
 IS_POSIX = os.name == "posix"
@@ -36,6 +39,9 @@ def needs_posix(what: str) -> pytest.MarkDecorator:
 
 
 needs_fork = needs_posix("fork")
+needs_blocks = needs_posix("number of blocks in the result of os.stat")
+needs_signals = needs_posix("signal that ends a process at once (SIGKILL)")
+needs_removed_working_folders = needs_posix("working folder that is removed")
 needs_modes = needs_posix("modes and owners of files")
 needs_advice = needs_posix("advice about an open file (posix_fadvise)")
 
