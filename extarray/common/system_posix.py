@@ -48,6 +48,7 @@ __all__ = [
     "lock_folder",
     "lock_range",
     "lock_whole",
+    "long_name",
     "most_open_files",
     "name_nameless",
     "name_of_descriptor",
@@ -59,6 +60,7 @@ __all__ = [
     "open_nameless",
     "open_place",
     "physical_bytes",
+    "problem_of_name",
     "read_at",
     "redirect_descriptors",
     "remove",
@@ -352,6 +354,16 @@ def _rename_call() -> Callable[[bytes, bytes, int], int] | None:
             ctypes.get_errno() if macos(name, other, _MACOS_FLAGS[how]) else 0
         )
     return None
+
+
+def problem_of_name(name: str) -> str | None:
+    """Return why no file or folder can have a name, without folders; None if one can."""
+    return None
+
+
+def long_name(name: str) -> str:
+    """Return an absolute name in the form in which it may be long."""
+    return name
 
 
 def replace(name: str, other: str) -> None:

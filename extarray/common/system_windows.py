@@ -31,6 +31,8 @@ from ctypes import wintypes
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from extarray.common.file_names import problem_on_windows
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
@@ -61,6 +63,7 @@ __all__ = [
     "lock_folder",
     "lock_range",
     "lock_whole",
+    "long_name",
     "most_open_files",
     "name_nameless",
     "name_of_descriptor",
@@ -72,6 +75,7 @@ __all__ = [
     "open_nameless",
     "open_place",
     "physical_bytes",
+    "problem_of_name",
     "read_at",
     "redirect_descriptors",
     "remove",
@@ -621,6 +625,22 @@ def _has_posix_names(handle: int) -> bool:
     flags = _DWORD()
     is_known = _volume_information(handle, None, 0, None, None, ctypes.byref(flags), None, 0)
     return bool(is_known) and bool(flags.value & _POSIX_NAMES)
+
+
+def problem_of_name(name: str) -> str | None:
+    """Return why no file or folder can have a name, without folders; None if one can."""
+    return problem_on_windows(name)
+
+
+# A name of a file may have 259 characters, and that of a folder 247; temporary names add some.
+_SHORT = 220
+
+
+def long_name(name: str) -> str:
+    """Return an absolute name in the form in which it may be long."""
+    if len(name) <= _SHORT or name.startswith(("\\\\?\\", "\\\\.\\")):
+        return name
+    return f"\\\\?\\UNC{name[1:]}" if name.startswith("\\\\") else f"\\\\?\\{name}"
 
 
 def replace(name: str, other: str) -> None:

@@ -65,7 +65,8 @@ __all__ = [
 ]
 
 _FILL_BYTES = 1 << 22
-_IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::(?=.*://))")
+# A scheme of one letter would be a drive.
+_IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::(?=.*://))")
 
 # Every write moves the block here, so a store to reserved space can still find the disk full:
 # a SIGBUS through a mapping.  Writes to reserved space are also not compressed, unlike the rest of
@@ -294,6 +295,8 @@ def resolve_path(path: Any) -> Path:
             raise ArgumentError(f"path {path!r} has two suffixes; leave them out")
     if os.path.basename(text) in ("", os.curdir, os.pardir) or "\0" in text:
         raise ArgumentError(f"path {path!r} does not name a file")
+    if problem := system.problem_of_name(os.path.basename(text)):
+        raise ArgumentError(f"path {path!r} cannot name an array: {problem}")
     if not text.isascii():
         try:
             os.fsencode(text)
@@ -308,7 +311,7 @@ def absolute_names(path: Path) -> tuple[str, str]:
     Raise MissingError if the path is relative to a deleted working folder.
     """
     with family("no folder for '{}'", path):
-        stem = os.path.abspath(path)
+        stem = system.long_name(os.path.abspath(path))
     return file_names(stem)
 
 

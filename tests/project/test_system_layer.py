@@ -26,6 +26,8 @@ CALLS = re.compile(
     |getloadavg|ctermid|pipe2)$""",
     re.VERBOSE,
 )
+#: What Windows has, too, but does otherwise to a file that is open.
+NAMES = {"link", "open", "remove", "rename", "renames", "replace", "unlink"}
 FOLDERS = re.compile(r"^/(proc|dev|sys)(/|$)")
 ATTRIBUTES = {"st_blocks", "st_uid", "st_gid", "st_flags"}
 
@@ -43,7 +45,8 @@ def posix_in_python(text: str) -> list[str]:
                 found += [a.name for a in node.names if CALLS.match(a.name)]
         elif isinstance(node, ast.Attribute):
             is_os = isinstance(node.value, ast.Name) and node.value.id == "os"
-            if (is_os and CALLS.match(node.attr)) or node.attr in ATTRIBUTES:
+            is_call = node.attr in NAMES or CALLS.match(node.attr)
+            if (is_os and is_call) or node.attr in ATTRIBUTES:
                 found.append(node.attr)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if FOLDERS.match(node.value):
@@ -101,11 +104,13 @@ def test_compiled_code_calls_the_system_in_one_layer():
         "import fcntl",
         "from resource import getrlimit",
         "import os\nos.pread(0, 1, 0)",
-        "import os\nos.open('a', os.O_RDONLY | os.O_CLOEXEC)",
+        "import os\nopened('a', os.O_RDONLY | os.O_CLOEXEC)",
+        "import os\nos.open('a', os.O_RDONLY)",
         "from os import fork",
         "open('/proc/self/status')",
         "import os\nos.stat('a').st_blocks",
-        "import os\nos.unlink('a', dir_fd=3)",
+        "import os\nos.stat('a', dir_fd=3)",
+        "import os\nos.replace('a', 'b')",
     ],
 )
 def test_a_call_in_python_is_found(text):

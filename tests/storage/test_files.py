@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import functools
 import os
 import re
@@ -26,6 +25,7 @@ from hypothesis import strategies as st
 from model import sample
 
 import extarray as xa
+from extarray.common import system
 from extarray.common.limits import limits
 from extarray.errors import ArgumentError, StaleWarning
 from extarray.storage import filesystem, lock, reading
@@ -208,7 +208,7 @@ def test_overwriting_leaves_open_readers_what_they_see(scene):
 def test_overwriting_while_a_reader_opens(path, monkeypatch):
     """The pair is replaced between its two files; the reader must not mix old and new."""
     writers = [xa.full((4,), 1, path=path, chunks=2)]
-    real_open = os.open
+    real_open = system.open_file
 
     def replace_between(name, *args, **options):
         if str(name).endswith(".xta") and len(writers) == 1:
@@ -219,7 +219,7 @@ def test_overwriting_while_a_reader_opens(path, monkeypatch):
             )
         return real_open(name, *args, **options)
 
-    monkeypatch.setattr(os, "open", replace_between)
+    monkeypatch.setattr(system, "open_file", replace_between)
     try:
         with xa.open(path) as reader:
             assert reader.chunks == (4,)
@@ -575,7 +575,7 @@ def test_where_the_system_locks_whole_files_alone(scene, forked, monkeypatch):
     assert xa.check(path).ok
     first, second = writer._store.now.data, File.open(f"{path}.xta", os.O_RDWR)
     with lock.holding(first, 5, 1), pytest.raises(BlockingIOError), second as fd:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        system.lock_whole(fd, system.EXCLUSIVE)
     with lock.holding(second, 5, 1):
         pass
     second.close()

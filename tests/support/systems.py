@@ -13,17 +13,21 @@ from extarray.common import system
 from extarray.storage.filesystem import File
 
 __all__ = [
+    "IS_POSIX",
+    "IS_ROOT",
     "needs_advice",
+    "needs_boot_id",
     "needs_fork",
     "needs_links",
     "needs_modes",
-    "needs_names_of_open_files",
     "needs_posix",
+    "needs_replaced_open_files",
     "needs_reports_of_holes",
-    "needs_whole_descriptors",
 ]
 
 IS_POSIX = os.name == "posix"
+#: Whether this user may do everything.
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def needs_posix(what: str) -> pytest.MarkDecorator:
@@ -34,7 +38,6 @@ def needs_posix(what: str) -> pytest.MarkDecorator:
 needs_fork = needs_posix("fork")
 needs_modes = needs_posix("modes and owners of files")
 needs_advice = needs_posix("advice about an open file (posix_fadvise)")
-needs_whole_descriptors = needs_posix("folder of a process's descriptors")
 
 
 @functools.cache
@@ -78,10 +81,13 @@ def makes_links() -> bool:
         return os.path.islink(os.path.join(folder, "link"))
 
 
-needs_names_of_open_files = pytest.mark.skipif(
+needs_replaced_open_files = pytest.mark.skipif(
     not replaces_open_files(), reason="an open file cannot be replaced here (no POSIX rename)"
 )
 needs_reports_of_holes = pytest.mark.skipif(
     not reports_holes(), reason="this file system does not tell holes"
 )
 needs_links = pytest.mark.skipif(not makes_links(), reason="symbolic links cannot be made here")
+needs_boot_id = pytest.mark.skipif(
+    system.boot_id() == bytes(16), reason="the system does not tell its runs apart"
+)
