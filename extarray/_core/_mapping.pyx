@@ -24,7 +24,8 @@ from libc.string cimport memcpy, memset
 from ._system cimport (
     XA_UNSUPPORTED, off_t, xa_advise_huge, xa_advise_scattered, xa_bring, xa_brings_huge_pages,
     xa_close, xa_cover, xa_discard, xa_give_back, xa_keep_free, xa_map_bytes, xa_map_file,
-    xa_open_memory, xa_page_bytes, xa_physical_bytes, xa_populate, xa_read_at, xa_reserve, xa_unmap,
+    xa_memory_bytes, xa_open_memory, xa_page_bytes, xa_physical_bytes, xa_populate, xa_read_at,
+    xa_reserve, xa_unmap,
 )
 from ._types cimport (
     acquire, add_bytes, add_to, bytes_of, count_of, index_t, lock_t, release,
@@ -584,7 +585,7 @@ cdef class Region:
         there is no memory or the window is exhausted."""
         if length <= self.committed:
             return
-        length = (length + HUGE - 1) & ~(HUGE - 1)
+        length = (length + xa_memory_bytes() - 1) & ~(xa_memory_bytes() - 1)
         if length > self.window:
             raise ReserveError(
                 f"cannot grow to {length} bytes: {self.window} bytes of address space are "

@@ -115,9 +115,12 @@ static inline void xa_unmap(char *base, size_t length);
 static inline long xa_map_bytes(void);
 
 /* Map a file into reserved address space `at`, or (NULL) wherever the system likes; NULL: see
- * errno.  The range may reach beyond the end of the file, which may grow into it. */
+ * errno, which is XA_UNSUPPORTED where the system has no such mappings.  The range may reach beyond
+ * the end of the file, which may grow into it. */
 static inline char *xa_map_file(char *at, size_t length, int fd, xa_offset offset, int writable);
 
+/* The unit in which to back address space with memory. */
+static inline size_t xa_memory_bytes(void);
 /* Back reserved address space with zeroed memory. */
 static inline int xa_open_memory(char *base, size_t length);
 

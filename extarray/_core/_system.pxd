@@ -37,6 +37,7 @@ cdef extern from "_system.h":
     void xa_unmap(char *base, size_t length) noexcept nogil
     long xa_map_bytes() noexcept nogil
     char *xa_map_file(char *at, size_t length, int fd, off_t offset, int writable) noexcept nogil
+    size_t xa_memory_bytes() noexcept nogil
     int xa_open_memory(char *base, size_t length) noexcept nogil
     void xa_cover(char *base, size_t length) noexcept nogil
     void xa_discard(char *base, size_t length) noexcept nogil

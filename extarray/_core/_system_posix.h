@@ -286,6 +286,8 @@ static inline char *xa_map_file(char *at, size_t length, int fd, xa_offset offse
     return base == MAP_FAILED ? NULL : (char *) base;
 }
 
+/* Memory takes no space before its first use, so open as much as huge pages need. */
+static inline size_t xa_memory_bytes(void) { return (size_t) 1 << 21; }
 static inline int xa_open_memory(char *base, size_t length) {
     return mprotect(base, length, PROT_READ | PROT_WRITE) ? errno : 0;
 }

@@ -361,12 +361,15 @@ static inline long xa_map_bytes(void) {
     return (long) about.dwAllocationGranularity;
 }
 
+/* A mapping here ends with its file, which can then neither be cut nor replaced. */
 static inline char *xa_map_file(char *at, size_t length, int fd, xa_offset offset, int writable) {
     (void) at; (void) length; (void) fd; (void) offset; (void) writable;
     errno = XA_UNSUPPORTED;
     return NULL;
 }
 
+/* The system sets space in memory or its page file aside at once, for each of many small arrays. */
+static inline size_t xa_memory_bytes(void) { return (size_t) 1 << 16; }
 static inline int xa_open_memory(char *base, size_t length) {
     return xa_failure(VirtualAlloc(base, length, MEM_COMMIT, PAGE_READWRITE) != NULL);
 }
