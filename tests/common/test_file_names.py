@@ -11,12 +11,14 @@ from extarray.common.file_names import problem_on_windows
 
 RESERVED = [
     *("con", "nul", "NUL", "aux", "prn", "com1", "LPT9", "com¹", "conin$", "CONOUT$"),
-    *("nul.xmd", "con.a.b", "com1 .xta", "a:b", "a?", "a*", 'a"', "a<", "a|b", "a\tb", "a.", "a "),
+    *("nul.xmd", "con.a.b", "com1 .xta", "a?", "a*", 'a"', "a<", "a|b", "a\tb", "a.", "a "),
 ]
+#: The name of a stream inside a file, which is no file of its own.
+STREAM = "a:b"
 FREE = ["a", "console", "annul", "com", "com10", "lpt", "a.b", ".a", "a b", "été", "nul-1", "con_"]
 
 
-@pytest.mark.parametrize("name", RESERVED)
+@pytest.mark.parametrize("name", [*RESERVED, STREAM])
 def test_names_that_windows_has_for_no_file(name):
     assert problem_on_windows(name) is not None
 
