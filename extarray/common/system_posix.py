@@ -30,6 +30,7 @@ __all__ = [
     "HAS_RANGE_LOCKS",
     "NO_FOLLOW",
     "NO_WAIT",
+    "RUNS_MPI",
     "SHARED",
     "SHARED_MEMORY",
     "after_fork_in_child",
@@ -142,6 +143,8 @@ def free_bytes(place: int | str) -> int:
     return found.f_bavail * found.f_frsize
 
 
+#: Whether ranks of MPI can share arrays.
+RUNS_MPI = True
 #: Folder whose files are memory that the host's processes share, on systems that have one.
 SHARED_MEMORY = "/dev/shm"
 

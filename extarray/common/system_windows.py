@@ -45,6 +45,7 @@ __all__ = [
     "HAS_RANGE_LOCKS",
     "NO_FOLLOW",
     "NO_WAIT",
+    "RUNS_MPI",
     "SHARED",
     "SHARED_MEMORY",
     "after_fork_in_child",
@@ -359,6 +360,8 @@ def free_bytes(place: int | str) -> int:
     return free.value
 
 
+#: Whether ranks of MPI can share arrays.
+RUNS_MPI = False
 #: Folder whose files are memory that the host's processes share, on systems that have one.
 SHARED_MEMORY = ""
 

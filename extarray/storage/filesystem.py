@@ -205,7 +205,10 @@ class File(FileCore):
 
     def has_holes(self) -> bool:
         """Tell whether the file may have holes that `all_holes` finds."""
-        return self.disk_bytes() < self.stat().st_size and self.tells_holes
+        with self as fd:
+            about = os.fstat(fd)
+            takes_less = system.disk_bytes(about, fd) < about.st_size
+        return takes_less and self.tells_holes
 
     def all_holes(self, starts: Sequence[int], stops: Sequence[int]) -> bool:
         """Tell whether all runs of bytes, in rising order, are holes; the file `has_holes`."""

@@ -1,4 +1,4 @@
-"""Paths as Windows has them: drives, reserved names, and names that differ in case alone."""
+"""What Windows has otherwise: drives, reserved names, names that differ in case alone, no MPI."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from extarray.array import folders
 from extarray.common import system
 from extarray.common.file_names import problem_on_windows
 from extarray.maintenance import packing
+from extarray.mpi.runtime import library
 from extarray.storage.filesystem import resolve_path
 
 VALUES = np.arange(6.0).reshape(2, 3)
@@ -87,3 +88,11 @@ def test_a_long_path(tmp_path):
         array.append(VALUES)
     with xa.open(folder / "scene") as array:
         assert (array[2:] == VALUES).all()
+
+
+def test_there_is_no_communicator_where_it_is_not_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr(system, "RUNS_MPI", False)
+    library.cache_clear()
+    with pytest.raises(xa.errors.MissingExtraError, match=r"Windows.*share=True"):
+        xa.create(tmp_path / "a", (1,), comm="world")
+    assert os.listdir(tmp_path) == []
