@@ -237,9 +237,13 @@ def open_file(name: str, flags: int, mode: int = 0o666) -> int:
         try:
             handle = _opened(name, access, _SHARES_ALL, creation, attributes)
         except PermissionError as error:
-            if error.winerror == _ACCESS_DENIED:
-                _explain_refusal(name, flags)
-            raise
+            if error.winerror != _ACCESS_DENIED:
+                raise
+            _explain_refusal(name, flags)
+            if not os.path.isdir(name):
+                raise
+            # Other systems open a folder for reading, though it has no bytes.
+            handle = _opened(name, access, _SHARES_ALL, creation, attributes | _OPENS_FOLDERS)
 
     _patiently(attempt)
     fd = _descriptor(handle, flags & (os.O_WRONLY | os.O_RDWR))
@@ -254,7 +258,7 @@ def _explain_refusal(name: str, flags: int) -> None:
     about = os.lstat(name) if os.path.lexists(name) else None
     if about is None:
         return
-    if stat.S_ISDIR(about.st_mode):
+    if stat.S_ISDIR(about.st_mode) and flags & (os.O_WRONLY | os.O_RDWR):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     if flags & (os.O_WRONLY | os.O_RDWR) and not about.st_mode & stat.S_IWRITE:
         raise PermissionError(errno.EACCES, "the file is read-only", name)

@@ -14,6 +14,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from systems import needs_any_names, needs_links, needs_posix
 
 import extarray as xa
 from extarray import errors
@@ -377,6 +378,7 @@ def test_hostile_names_are_refused(group, name):
         group[3]
 
 
+@needs_links
 def test_links_out_of_the_group_are_refused(group, tmp_path):
     xa.ones(3, path=tmp_path / "secret").close()
     (tmp_path / "outside").mkdir()
@@ -453,6 +455,7 @@ def test_a_group_keeps_few_writers_open_beside_those_that_somebody_has(tmp_path)
         assert [g[name][...].sum() for name in names] == [3 * n + 1 for n in range(100)]
 
 
+@needs_any_names
 def test_a_group_is_shown_as_a_tree(group):
     (group.path / "bad.xmd").write_bytes(b"damaged")
     assert repr(group).splitlines() == [
@@ -741,11 +744,13 @@ def test_views_of_members_that_are_removed_meanwhile(group, what):
         assert found[1].shape == reader["scene"].shape
 
 
-@pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("mkfifo", marks=needs_posix("named pipes")), "mkdir"]
+)
 def test_attributes_that_are_no_file(group, kind):
     """Reading does not block on a pipe."""
     (group.path / "dataset.json").unlink(missing_ok=True)
-    kind(group.path / "dataset.json")
+    getattr(os, kind)(group.path / "dataset.json")
     with xa.open_group(group.path, "r+") as reader:
         with pytest.raises(xa.StorageError, match="not a regular file"):
             reader.attrs.get("title")
@@ -753,6 +758,7 @@ def test_attributes_that_are_no_file(group, kind):
             reader.attrs["title"] = "new"
 
 
+@needs_links
 def test_links_that_lead_nowhere(group):
     """Such links are members, as the files exist; the tree says that they cannot be opened."""
     folder = group.path

@@ -16,6 +16,7 @@ __all__ = [
     "IS_POSIX",
     "IS_ROOT",
     "needs_advice",
+    "needs_any_names",
     "needs_blocks",
     "needs_boot_id",
     "needs_fork",
@@ -42,6 +43,7 @@ needs_fork = needs_posix("fork")
 needs_blocks = needs_posix("number of blocks in the result of os.stat")
 needs_signals = needs_posix("signal that ends a process at once (SIGKILL)")
 needs_removed_working_folders = needs_posix("working folder that is removed")
+needs_any_names = needs_posix("names of files with any character")
 needs_modes = needs_posix("modes and owners of files")
 needs_advice = needs_posix("advice about an open file (posix_fadvise)")
 
