@@ -14,7 +14,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from systems import needs_any_names, needs_links, needs_posix
+from systems import needs_any_names, needs_links, needs_posix, needs_replaced_open_files
 
 import extarray as xa
 from extarray import errors
@@ -65,6 +65,7 @@ def test_a_group_is_its_folder(group):
         assert reader["scene"].mode == "r"
 
 
+@needs_replaced_open_files
 def test_members_are_made_and_removed(group):
     a = group.create("deep/er/a", (2,), fill_value=3, dims=["x"], checksum=True)
     assert (a.mode, a.dims, a[0]) == ("r+", ("x",), 3)
@@ -112,6 +113,7 @@ def test_attributes_of_groups(group):
         dict(group.attrs)
 
 
+@needs_replaced_open_files
 def test_members_are_moved(group):
     a, wind = group["scene"], group["north/wind"]
     group.move("scene", "new/place")
@@ -203,6 +205,7 @@ def test_a_writer_of_another_array_does_not_hinder_growth(group):
 MODES = {"r": False, "r+": False, "a": True, "w": True, "w-": True}
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize(("mode", "makes"), MODES.items())
 def test_modes(mode, makes, tmp_path):
     if makes:
@@ -324,6 +327,7 @@ def test_a_kill_in_the_replacement_of_a_group_leaves_it_or_its_successor(
     assert seen == ({True, False} if exchanges else {True, False, "between"})
 
 
+@needs_replaced_open_files
 def test_a_group_in_which_the_process_is_at_work_is_replaced_where_it_is(group, monkeypatch):
     group.close()
     monkeypatch.chdir(group.path / "north")
@@ -708,6 +712,7 @@ def test_folders_deeper_than_the_limit_of_recursion(scratch):
     assert not left.exists()
 
 
+@needs_replaced_open_files
 def test_members_that_are_removed_meanwhile(group):
     """An iteration goes on with the members that are left."""
     folder = group.path
@@ -729,6 +734,7 @@ def test_members_that_are_removed_meanwhile(group):
             next(walk)
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("what", ["items", "values"])
 def test_views_of_members_that_are_removed_meanwhile(group, what):
     folder = group.path
