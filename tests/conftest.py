@@ -311,7 +311,10 @@ def script():
 
 @pytest.fixture(scope="session")
 def forked(script):
-    """Run code as `script` does, in a forked process instead of a started one."""
+    """Run code as `script` does, in a forked process where there are such."""
+    if not hasattr(os, "fork"):
+        yield script
+        return
     with Nursery(script.environment) as nursery:
         yield nursery
 
@@ -319,6 +322,8 @@ def forked(script):
 @pytest.fixture(scope="session")
 def freeing(script):
     """Run code as `forked` does, with freed memory going back to the system at once."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork, and the C library's settings of memory")
     with Nursery({**script.environment, **FREED_AT_ONCE}) as nursery:
         yield nursery
 

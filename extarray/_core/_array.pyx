@@ -29,6 +29,7 @@ from ._selection cimport (
 )
 from ._state cimport Frame, begin_look, check_opened, end_look, frame_of, frame_t, opened
 from ._supply cimport lease_using
+from ._system cimport XA_UNSUPPORTED
 from ._transfers cimport Transfers, block_limit, middle_of
 from ._types cimport FREE_THREADS, MAX_NDIM, acquire, add_to, hint_of, index_t, release, set_hint
 
@@ -747,11 +748,11 @@ cdef class ArrayCore(Transfers):
             failure = reserve_pages(region.fd, start, size)
         if failure == 0:
             failure = region.populate_alone(start, start + size)
-        elif failure == errno.EOPNOTSUPP:
+        elif failure == XA_UNSUPPORTED:
             # Stores get space from the system, too.  Do not write here: writing back what was read
             # would undo what others wrote in between.
             failure = region.populate_whole(start, start + size)
-            if failure == errno.EOPNOTSUPP:
+            if failure == XA_UNSUPPORTED:
                 raise self._failed(
                     failure,
                     f"cannot fill a hole of {self._name()} for a view: the file system cannot preallocate "

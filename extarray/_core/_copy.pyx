@@ -14,7 +14,7 @@ This file has all functions that a transfer calls for each part of a chunk, for 
 inline.
 """
 
-from libc.errno cimport EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
+from libc.errno cimport EINTR, EIO, ENOMEM, errno
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcpy, memmove
@@ -26,7 +26,8 @@ from ._mapping cimport (
 )
 from ._selection cimport selection_t
 from ._system cimport (
-    lock_chunk, sieving_is_over, unlock_chunk, xa_page_bytes, xa_read_at, xa_write_at,
+    XA_UNSUPPORTED, lock_chunk, sieving_is_over, unlock_chunk, xa_page_bytes, xa_read_at,
+    xa_write_at,
 )
 from ._types cimport MAX_NDIM, ceil_div, floor_div, index_t
 
@@ -448,7 +449,7 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
         if L.sparse and not touched_get(L.touched, address):
             # I7: no store may meet a hole, which may have no space behind it.
             failure = reserve_pages(L.fd, place_of(L, address), L.chunk_bytes)
-            if failure == EOPNOTSUPP:
+            if failure == XA_UNSUPPORTED:
                 return THROUGH_FILE
             if failure:
                 return failure

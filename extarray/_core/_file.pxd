@@ -18,11 +18,11 @@ cdef class FileCore:
     cdef public str name        # for messages: the file may get another one
     cdef readonly index_t start  # where in the file its bytes begin
     cdef index_t size            # number of its bytes; -1: all that follow
-    cdef long kind              # of its file system (statfs); -1: not asked yet
+    cdef int64_t kind              # of its file system (statfs); -1: not asked yet
     cdef object __weakref__
 
     cdef int enter(self) except -1
-    cdef long _kind(self, int fd) noexcept
+    cdef int64_t _kind(self, int fd) noexcept
     cdef bint _keeps_copies(self, int fd) except -1
     cdef int leave(self) except -1
     cdef int _do(self, action_t action, off_t offset, off_t length) except -1

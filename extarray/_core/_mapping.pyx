@@ -16,15 +16,16 @@ import os
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.errno cimport EOPNOTSUPP, errno as c_errno
+from libc.errno cimport errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from ._system cimport (
-    off_t, xa_advise_huge, xa_advise_scattered, xa_bring, xa_brings_huge_pages, xa_close, xa_cover,
-    xa_discard, xa_give_back, xa_keep_free, xa_map_file, xa_open_memory, xa_page_bytes,
-    xa_physical_bytes, xa_populate, xa_read_at, xa_reserve, xa_unmap,
+    XA_UNSUPPORTED, off_t, xa_advise_huge, xa_advise_scattered, xa_bring, xa_brings_huge_pages,
+    xa_close, xa_cover, xa_discard, xa_give_back, xa_keep_free, xa_map_bytes, xa_map_file,
+    xa_memory_bytes, xa_open_memory, xa_page_bytes, xa_physical_bytes, xa_populate, xa_read_at,
+    xa_reserve, xa_unmap,
 )
 from ._types cimport (
     acquire, add_bytes, add_to, bytes_of, count_of, index_t, lock_t, release,
@@ -86,7 +87,7 @@ cdef int populate(char *base, size_t length, bint store) noexcept nogil:
     """Return 0, or an errno if a load (or, with `store`, a store) would be a SIGBUS.  If the system
     cannot tell, the access itself finds out."""
     cdef int failure = xa_populate(base, length, store)
-    return 0 if failure == EOPNOTSUPP else failure
+    return 0 if failure == XA_UNSUPPORTED else failure
 
 
 cdef int populate_ends(char *base, size_t start, size_t stop) noexcept nogil:
@@ -179,8 +180,8 @@ cdef size_t generous(size_t usual, size_t length) noexcept:
 
 
 cdef char *keep_free(size_t window) noexcept:
-    """Find address space for a window, wherever huge pages begin in it; NULL: not enough."""
-    return xa_keep_free(window + HUGE)
+    """Find address space for a window, where huge pages can begin; NULL: not enough."""
+    return xa_keep_free(window, HUGE)
 
 
 cdef size_t most_free(size_t window, size_t least) noexcept:
@@ -190,7 +191,7 @@ cdef size_t most_free(size_t window, size_t least) noexcept:
         window = max(least, window // 2)
         base = keep_free(window)
     if base != NULL:
-        xa_unmap(base, window + HUGE)
+        xa_unmap(base, window)
     return window
 
 
@@ -371,8 +372,7 @@ cdef class Counter:
         of the descriptor.
         """
         cdef Counter self = Counter.__new__(Counter)
-        cdef size_t page = xa_page_bytes()
-        cdef size_t low = offset & ~(page - 1)
+        cdef size_t low = offset & ~(<size_t> xa_map_bytes() - 1)
         self.offset = offset
         if not mapped:
             self.fd = os.dup(fd)
@@ -410,8 +410,7 @@ cdef class MappedWords:
 
     def __cinit__(self, int fd, size_t offset, size_t n, bint writable):
         """Map `n` numbers from an offset on, a multiple of 8; the file must hold them."""
-        cdef size_t page = xa_page_bytes()
-        cdef size_t low = offset & ~(page - 1)
+        cdef size_t low = offset & ~(<size_t> xa_map_bytes() - 1)
         self.n, self.writable = n, writable
         self.length = offset + 8 * n - low
         self.page = xa_map_file(NULL, self.length, fd, low, writable)
@@ -484,8 +483,7 @@ cdef class Region:
         If the address space denies it, take a smaller one that leaves most of the rest free.
         """
         cdef char *base
-        cdef char *aligned
-        cdef size_t head, smaller
+        cdef size_t smaller
         cdef off_t first = self.start - <off_t> self.head
         window = (window + HUGE - 1) & ~(HUGE - 1)
         least = (least + HUGE - 1) & ~(HUGE - 1)
@@ -512,17 +510,11 @@ cdef class Region:
             raise ReserveError(
                 f"no address space for a window of {window} bytes: {os.strerror(c_errno)}; "
                 f"raise the limit (ulimit -v), or {advice}")
-        aligned = <char *> ((<size_t> base + HUGE - 1) & ~(HUGE - 1))
-        head = aligned - base
-        if head:
-            xa_unmap(base, head)
-        if HUGE - head:
-            xa_unmap(aligned + window, HUGE - head)
-        self._take(aligned, window)
+        self._take(base, window)
         if self.fd >= 0:
-            if xa_map_file(aligned, window, self.fd, first, writable) == NULL:
+            if xa_map_file(base, window, self.fd, first, writable) == NULL:
                 raise OSError(c_errno, f"{os.strerror(c_errno)}; use engine='pread'")
-        xa_advise_huge(aligned, window)
+        xa_advise_huge(base, window)
 
     def _map_others(self, bint writable):
         """Map the windows for scattered reads, if much address space is left."""
@@ -593,7 +585,7 @@ cdef class Region:
         there is no memory or the window is exhausted."""
         if length <= self.committed:
             return
-        length = (length + HUGE - 1) & ~(HUGE - 1)
+        length = (length + xa_memory_bytes() - 1) & ~(xa_memory_bytes() - 1)
         if length > self.window:
             raise ReserveError(
                 f"cannot grow to {length} bytes: {self.window} bytes of address space are "
@@ -625,7 +617,7 @@ cdef class Region:
 
     def populate_whole(self, size_t start, size_t stop):
         """Map pages for stores to all of a part of a mapped file: a hole gets its space, and
-        existing bytes stay, even those that others write meanwhile.  EOPNOTSUPP if the system
+        existing bytes stay, even those that others write meanwhile.  UNSUPPORTED if the system
         cannot."""
         cdef size_t low = start & ~(<size_t> xa_page_bytes() - 1)
         cdef int failure

@@ -33,6 +33,7 @@ from extarray.common.errors import (
 )
 from extarray.common.formatting import format_tree
 from extarray.common.lazy import LazyImports
+from extarray.common.system import problem_of_name, remove, replace
 from extarray.fetched.paths import check_options, local_or_remote, refuse_writing
 from extarray.format.archive import check_member_name
 from extarray.format.attrs import Attributes
@@ -232,7 +233,7 @@ def replace_group(fresh: str, name: str) -> None:
         with _to_be_replaced(Path(name), name, {"timeout": 0, "engine": "auto"}) as session:
             session.replace(fresh)
     else:
-        os.rename(fresh, name)
+        replace(fresh, name)
 
 
 @contextmanager
@@ -324,7 +325,7 @@ def _empty(folder: Path, shown: str, options: dict[str, Any]) -> None:
             if entry.is_dir(follow_symlinks=False):
                 remove_tree(entry.path)
             else:
-                os.unlink(entry.path)
+                remove(entry.path)
         del arrays  # held until here
 
 
@@ -432,6 +433,8 @@ class Group(MutableMapping[str, Any]):
         if not isinstance(name, str):
             raise ArgumentTypeError(f"the name must be a str, not {type(name).__name__}")
         problem = "it is empty" if not name else check_member_name(f"{name}/")
+        if problem is None:
+            problem = next(filter(None, map(problem_of_name, name.rstrip("/").split("/"))), None)
         if problem is not None or name.endswith("/"):
             raise ArgumentError(
                 f"{name!r} cannot be the name of a member of a group: "
@@ -572,10 +575,22 @@ class Group(MutableMapping[str, Any]):
         if kind is not None or os.path.lexists(self._session.place.path(key)):
             raise ExistsError(
                 errno.EEXIST,
-                f"the group {self.name!r} already has a member {name!r}; delete it first",
+                f"the group {self.name!r} already has a member {name!r}; delete it first"
+                + self._note_of_case(key),
                 str(self.path / name),
             )
         return key
+
+    def _note_of_case(self, key: str) -> str:
+        """Return a note for whoever cannot make a member because a name differs in case alone."""
+        parent, _, last = key.rpartition("/")
+        if self._session.place.kind(parent) != GROUP:
+            return ""
+        names = [name for name, _ in self._session.place.entries(parent)]
+        other = [name for name in names if name.lower() == last.lower()]
+        if last in names or not other:
+            return ""
+        return f" (it is {other[0]!r}: the file system does not tell upper from lower case)"
 
     def _made(self, key: str) -> Path:
         """Return the path of an array to be made, after making its folder."""

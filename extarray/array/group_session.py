@@ -28,6 +28,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.lazy import LazyImports
+from extarray.common.system import replace
 from extarray.format.archive import ATTRS_NAME
 from extarray.format.attrs import attrs_of_group
 from extarray.format.index import INDEX_NAME
@@ -315,7 +316,7 @@ class Session:
         else:
             old = self.place.path(key)
             with family(f"cannot move '{{}}' to '{new}'", old):
-                os.rename(old, new)
+                replace(os.fspath(old), os.fspath(new))
                 sync_folders([os.fspath(new), os.fspath(old)])
         for name in [n for n in self.arrays if is_in(n, key)]:
             array = self.arrays.pop(name)

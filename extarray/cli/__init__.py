@@ -57,6 +57,7 @@ from functools import partial
 from typing import Any
 
 from extarray.common.errors import ExtArrayError
+from extarray.common.system import open_file
 from extarray.common.terminal import print_text
 
 __all__ = ["COMMANDS", "main"]
@@ -130,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of the pipe has exited, as in `extarray info scene | head -1`.  Redirect stdout
         # to the null device, or flushing the buffer would raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(open_file(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ExtArrayError, OSError) as error:
         print_text(f"{prefix}: {_one_line(error)}", stream=sys.stderr)
@@ -150,7 +151,7 @@ def _open_closed_outputs() -> None:
     """Redirect closed outputs (``>&-``) to the null device; no file must get their descriptors."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
+            nowhere = open_file(os.devnull, os.O_WRONLY)
             setattr(sys, name, os.fdopen(nowhere, "w", closefd=False))
 
 

@@ -34,6 +34,10 @@ From the top down; each module uses only modules below it:
     Text for a terminal, with control characters escaped.
 ``system``
     Every call of the operating system that Python does not have on all systems.
+``system_posix``, ``system_windows``
+    The same functions twice, for Linux and its like, and for Windows.
+``file_names``
+    Names that a system allows for files.
 ``errors``
     The error family: every error that extarray raises on purpose is an `ExtArrayError`.
 

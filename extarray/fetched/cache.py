@@ -21,7 +21,7 @@ import numpy as np
 
 from extarray.common.config import config
 from extarray.common.errors import ClosedError
-from extarray.common.system import EXCLUSIVE, NO_FOLLOW, disk_bytes, lock_whole
+from extarray.common.system import EXCLUSIVE, NO_FOLLOW, disk_bytes, lock_whole, remove
 from extarray.format._crc import crc32c
 from extarray.storage.filesystem import File, family
 
@@ -145,7 +145,8 @@ class DiskCache:
                     stem, suffix = os.path.splitext(entry.name)
                     with contextlib.suppress(FileNotFoundError):
                         if suffix == _CHUNKS:
-                            sizes[stem] = disk_bytes(entry.stat(follow_symlinks=False))
+                            about = entry.stat(follow_symlinks=False)
+                            sizes[stem] = disk_bytes(about, entry.path)
                         elif suffix == _TABLE:
                             used[stem] = entry.stat(follow_symlinks=False).st_mtime
             total = sum(sizes.values())
@@ -155,7 +156,7 @@ class DiskCache:
                 if stem != self._name:
                     for suffix in (_TABLE, _CHUNKS):
                         with contextlib.suppress(FileNotFoundError):
-                            os.unlink(os.path.join(self._folder, stem + suffix))
+                            remove(os.path.join(self._folder, stem + suffix))
                     total -= sizes[stem]
                 if total <= bound * _STAYS:
                     return

@@ -40,7 +40,12 @@ static size_t XA_FIRST_WRONG(xa_first_wrong_bytewise, xa_crc_bytewise)
 /* Use instructions that the processor may lack at run time. */
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+/* Clang builds may leave these instructions out of SSE 4.2, and older GCCs know no name for them. */
+#if defined(__clang_major__) && __clang_major__ >= 14
+#define XA_CRC_TARGET __attribute__((target("sse4.2,crc32")))
+#else
 #define XA_CRC_TARGET __attribute__((target("sse4.2")))
+#endif
 #define xa_crc_u64 (uint32_t) _mm_crc32_u64
 #define xa_crc_u32 _mm_crc32_u32
 #define xa_crc_u8 _mm_crc32_u8

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.common.errors import FormatError
-from extarray.common.system import allocate
+from extarray.common.system import allocate, open_file
 from extarray.formats.files import append_range, beside, of_library, successor, write_all
 from extarray.storage.filesystem import File
 
@@ -142,7 +142,7 @@ def flat_file(
         else:
             fresh = stack.enter_context(beside(where, overwrite))
         with of_library(where, title):
-            fd = os.open(fresh, os.O_WRONLY)
+            fd = open_file(fresh, os.O_WRONLY)
         try:
             with of_library(where, title):
                 for low, high in kept:

@@ -13,6 +13,7 @@ import numpy as np
 
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
+from extarray.common.system import remove, replace
 from extarray.format.missing import as_element
 from extarray.format.places import OF_IMAGE, PER_BAND, plane
 from extarray.formats.description import Coordinate, Description, Packing
@@ -418,18 +419,18 @@ def _header_away(where: str, elements: str) -> Iterator[Callable[[], None]]:
         if os.path.exists(where):
             real = replaced_name(where)
             aside = random_name(real)
-            os.rename(real, aside)
+            replace(real, aside)
 
     try:
         yield take_away
     except BaseException:
         with contextlib.suppress(OSError):
             if before is None or os.path.samestat(before, os.stat(elements)):
-                os.rename(aside, real)
+                replace(aside, real)
         raise
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(aside)
+            remove(aside)
 
 
 def _header(given: Description, interleave: str, lost: list[str]) -> str:

@@ -41,6 +41,7 @@ from extarray.common.system import (
     lock_whole,
     read_at,
     redirect_descriptors,
+    sync_file,
     write_at,
 )
 from extarray.storage.filesystem import File, family, replaced_name, walk_folders
@@ -88,7 +89,7 @@ _IS_OPEN = (
     "this process, or another one, has it open for writing; close it there, or give the open object"
 )
 #: The file system has no such call, or no locks.
-_NOT_THERE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK)
+_NOT_THERE = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK)
 #: Bytes that HDF5 and netCDF write at once, or buffer.
 _CACHE_BYTES = 1 << 22
 #: Bytes in a file that describe an array, and each of its chunks.
@@ -480,11 +481,7 @@ def successor(where: str, title: str, instead: str = "") -> Iterator[Successor]:
 
 def to_disk(name: str) -> None:
     """Flush a file to disk: it must be there before it replaces another."""
-    fd = os.open(name, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_file(name)
 
 
 def _facts(about: os.stat_result) -> tuple[int, int]:

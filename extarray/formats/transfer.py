@@ -544,7 +544,7 @@ def _sparse(source: Source, asked: bool | None, file: Any) -> Any:
     if source.mapped and isinstance(file, (str, os.PathLike)):
         with contextlib.suppress(OSError):
             about = os.stat(file)
-            has_holes = has_holes or disk_bytes(about) < about.st_size
+            has_holes = has_holes or disk_bytes(about, os.fspath(file)) < about.st_size
     return has_holes or NOT_GIVEN
 
 

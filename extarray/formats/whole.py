@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.array.array import ExtArray
 from extarray.array.folders import Group, open_group, replace_group
+from extarray.common import system
 from extarray.common.arguments import check_flag
 from extarray.common.errors import (
     ArgumentError,
@@ -121,7 +122,7 @@ def load_whole(
     claims = Claims(file)
     with family("cannot make the folder '{}'", target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-    publish = replace_group if overwrite else os.rename
+    publish = replace_group if overwrite else system.replace
     with (
         allowed(max_result),
         making_folder(os.fspath(target), publish) as fresh,

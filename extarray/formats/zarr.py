@@ -17,6 +17,7 @@ import numpy as np
 from extarray.array.folders import Group
 from extarray.array.h5py_compat import is_sparse
 from extarray.codecs.codec import Codec
+from extarray.common import system
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
@@ -467,7 +468,7 @@ def _open_chunks(
         index = tuple(b.start // c for b, c in zip(box, chunks, strict=True))
         buffer = memory_of(own, nbytes).view(given.dtype).reshape(chunks)
         try:
-            fd = os.open(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY)
+            fd = system.open_file(os.path.join(where, *key_of(index).split("/")), os.O_RDONLY)
         except FileNotFoundError:
             return read(box)
         try:
@@ -738,7 +739,7 @@ def _replaced(place: str) -> Iterator[str]:
 def _take_place(fresh: str, place: str) -> None:
     """Give a folder its name; remove the former holder."""
     if not os.path.lexists(place):
-        os.rename(fresh, place)
+        system.replace(fresh, place)
         return
     swap_folders(fresh, place)
     if not _remove(fresh):

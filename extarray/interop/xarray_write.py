@@ -20,6 +20,7 @@ from extarray.array.encodings import check_encoding, rounding_of
 from extarray.array.filling import writer
 from extarray.array.folders import changed_group, open_group, replace_group
 from extarray.array.growth import write_source
+from extarray.common import system
 from extarray.common.arguments import check_choice
 from extarray.common.errors import (
     ArgumentError,
@@ -391,7 +392,7 @@ def write_tree(
     _check_chunks(chunks, {d for node in nodes.values() for d in node.dims})
     with family("cannot make the folder '{}'", target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-    publish = replace_group if mode == "w" else os.rename
+    publish = replace_group if mode == "w" else system.replace
     with (
         making_folder(os.path.abspath(target), publish) as fresh,
         open_group(fresh, "r+") as group,

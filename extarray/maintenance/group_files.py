@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import ArgumentError, MissingError
-from extarray.common.system import EXCLUSIVE, NO_FOLLOW, NO_WAIT, exchange, lock_whole, open_folder
+from extarray.common.system import NO_FOLLOW, NO_WAIT, exchange, lock_folder, remove, replace
 from extarray.format.archive import ATTRS_NAME, check_member_name
 from extarray.format.index import INDEX_NAME
 from extarray.format.suffixes import FILES, METADATA, all_names, file_names, is_of_pair, split_name
@@ -238,7 +238,7 @@ def is_in_the_making(name: str) -> bool:
 @contextlib.contextmanager
 def making_folder(
     name: str,
-    publish: Callable[[str, str], object] = os.rename,
+    publish: Callable[[str, str], object] = replace,
     *,
     within: str | None = None,
     old: str | None = None,
@@ -337,13 +337,13 @@ def swap_folders(fresh: str, name: str) -> None:
     """
     if not exchange(fresh, name):
         old = f"{random_name(name).removesuffix('.new')}.old"
-        os.rename(name, old)
+        replace(name, old)
         try:
-            os.rename(fresh, name)
+            replace(fresh, name)
         except BaseException:
-            os.rename(old, name)
+            replace(old, name)
             raise
-        os.rename(old, fresh)
+        replace(old, fresh)
     sync_folders([name])
 
 
@@ -400,11 +400,11 @@ def sweep(old: str, name: str, gone: Collection[str] = ()) -> None:
                 if os.path.lexists(other):
                     left.append((entry.path, other))
                 else:
-                    os.rename(entry.path, other)
+                    replace(entry.path, other)
             elif (where == old and entry.name in gone) or _is_same(entry.path, other):
-                os.unlink(entry.path)
+                remove(entry.path)
             else:
-                os.replace(entry.path, other)
+                replace(entry.path, other)
     for where in reversed(empty):
         os.rmdir(where)
 
@@ -433,17 +433,15 @@ def remove_folder(name: str) -> None:
         fresh = name
         if not is_in_the_making(os.path.basename(name)):
             fresh = random_name(name)
-            os.rename(name, fresh)
+            replace(name, fresh)
         remove_tree(fresh)
 
 
 @contextlib.contextmanager
 def _at_work(folder: str) -> Iterator[None]:
     """Hold the lock on a folder that marks work in progress, where folders can be locked."""
-    fd = open_folder(folder)
+    fd = lock_folder(folder, wait=True)
     try:
-        with contextlib.suppress(OSError):
-            lock_whole(fd, EXCLUSIVE, wait=True)
         yield
     finally:
         os.close(fd)
@@ -483,9 +481,8 @@ def remove_left_folders(folders: list[str]) -> list[str]:
     done = []
     for folder in folders:
         with contextlib.suppress(OSError):
-            fd = open_folder(folder, follow=False)
+            fd = lock_folder(folder, follow=False)
             try:
-                lock_whole(fd, EXCLUSIVE)
                 if _is_abandoned(folder):
                     remove_tree(folder)
                     done.append(f"{folder} was removed")

@@ -26,6 +26,7 @@ from extarray._core._history import record_at
 from extarray.codecs.codec import Codec
 from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
 from extarray.common.errors import (
+    ArgumentError,
     ArgumentTypeError,
     ChecksumError,
     CorruptError,
@@ -36,7 +37,7 @@ from extarray.common.errors import (
 )
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress
-from extarray.common.system import name_nameless, open_nameless
+from extarray.common.system import name_nameless, open_nameless, problem_of_name, remove, sync_file
 from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.format.archive import (
     ATTRS_NAME,
@@ -220,7 +221,7 @@ def _nameless(name: str, overwrite: bool) -> Iterator[File]:
 
 def _unlink_quietly(name: str) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(name)
+        remove(name)
 
 
 class _Packing:
@@ -706,6 +707,10 @@ def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
     name = os.path.abspath(path)
     if os.path.lexists(name) and not (os.path.isdir(name) and not os.listdir(name)):
         raise ExistsError(errno.EEXIST, "it already exists; give the path of a new folder", name)
+    for key in [*packed.groups, *packed.arrays]:
+        for part in filter(None, key.split("/")):
+            if problem := problem_of_name(part):
+                raise ArgumentError(f"cannot unpack {key!r} here: {problem}")
     with making_folder(followed_name(name)) as fresh:
         folders = []
         for group, member in sorted(packed.groups.items()):
@@ -715,8 +720,7 @@ def _unpack_group(packed: Packed, path: Path, progress: Progress) -> None:
             if member is not None:
                 with open(folders[-1], "xb") as target:
                     target.write(packed.read(member))
-                    target.flush()
-                    os.fsync(target.fileno())
+                sync_file(folders[-1])
         for array in packed.arrays:
             with contextlib.ExitStack() as pair:
                 metadata, data = (

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
 
 from extarray.common.errors import ExistsError
+from extarray.common.system import remove
 from extarray.format.suffixes import file_names
 from extarray.maintenance.rechunk_plan import MOST_PASSES
-from extarray.storage.filesystem import family, fresh_name, publish
+from extarray.storage.filesystem import File, family, fresh_name, publish
 from extarray.storage.names import log_beside
 
 __all__ = ["check_free", "finish_move", "moved_data", "pass_path", "remove_pair"]
@@ -32,8 +34,8 @@ def remove_pair(path: Path) -> None:
     # Metadata first: without them nothing opens.
     metadata, data = file_names(path)
     for name in (metadata, data, *log_beside(metadata)):
-        with family("cannot remove '{}'", name):
-            Path(name).unlink(missing_ok=True)
+        with family("cannot remove '{}'", name), contextlib.suppress(FileNotFoundError):
+            remove(name)
 
 
 def finish_move(path: Path) -> bool:
@@ -50,8 +52,8 @@ def finish_move(path: Path) -> bool:
 def moved_data(metadata: str, path: Path) -> str:
     """Return the path of a pass's data while its metadata are being moved to `path`."""
     try:
-        with open(metadata, "rb") as file:
-            uuid = file.read(32)[16:]
+        with contextlib.closing(File.open(metadata, os.O_RDONLY)) as file:
+            uuid = file.read(32, 0)[16:]
     except FileNotFoundError:
         uuid = b""
     return fresh_name(file_names(path)[1], uuid)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from extarray.common.errors import ChecksumError, CorruptError
+from extarray.common.system import remove
 from extarray.format.blobs import FILE_HEAD_BYTES, FILL, encode_file_head
 from extarray.format.blocks import BLOCK_NAMES, ENTRY_BYTES, BlockKind, encode_entry, entry_offset
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SEAL_BYTES, SECTOR, SPARED_SLOTS
@@ -164,7 +165,7 @@ class Repair:
                 copy.datasync()
         except BaseException:
             if aside:  # a partial copy would pass for a complete one
-                os.unlink(aside)
+                remove(aside)
             raise
         finally:
             copy.close()

@@ -7,7 +7,6 @@ import errno
 import itertools
 import json
 import math
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,6 +23,7 @@ from extarray.common.errors import (
 )
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress, say
+from extarray.common.system import remove
 from extarray.format._crc import crc32c
 from extarray.format.suffixes import file_names
 from extarray.grid.policy import EXACT
@@ -204,7 +204,7 @@ class Transformation:
         for i in range(MOST_PASSES):
             one = pass_path(path, i)
             with contextlib.suppress(FileNotFoundError), family("cannot finish '{}'", path):
-                os.unlink(fresh_name(file_names(one)[1], uuid))  # the target has the data
+                remove(fresh_name(file_names(one)[1], uuid))  # the target has the data
             with contextlib.suppress(ExistsError, LockedError):
                 self._clear([one], path)
         remove_left_of_passes(file_names(path))
@@ -331,7 +331,7 @@ class Transformation:
                         str(one),
                     )
             with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
-                os.unlink(moved_data(file_names(one)[0], path))
+                remove(moved_data(file_names(one)[0], path))
             remove_pair(one)
 
     def _has_made(self, store: FileStore) -> bool:

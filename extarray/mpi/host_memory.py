@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.common.system import SHARED_MEMORY
+from extarray.common.system import SHARED_MEMORY, remove
 from extarray.mpi.runtime import library
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def shared_bytes(agreement: Agreement, n: int) -> NDArray[np.uint8] | None:
             step.numbers[0] = int(memory is None)
     finally:
         if name is not None:
-            os.unlink(name)
+            remove(name)
     return None if step.numbers[0] else memory
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from extarray.common import system
 from extarray.common.arguments import as_int
 from extarray.common.errors import (
     ArgumentError,
@@ -66,6 +67,11 @@ _PLAIN_READS = {"romio_cb_read": "disable", "romio_ds_read": "disable"}
 @cache
 def library() -> Any:
     """Import ``mpi4py.MPI``; raise a MissingExtraError if there is no usable one."""
+    if not system.RUNS_MPI:
+        raise MissingExtraError(
+            "arrays under a communicator do not exist on this system (Windows); leave out comm, "
+            "open the array with share=True in each process, or use WSL"
+        )
     try:
         MPI = require("mpi4py.MPI", "mpi", "a communicator")
     except RuntimeError as error:  # mpi4py found no library

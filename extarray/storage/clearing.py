@@ -15,6 +15,7 @@ from mmap import PAGESIZE
 from typing import TYPE_CHECKING
 
 from extarray._core._file import FileCore
+from extarray.common.system import open_file, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,7 +81,7 @@ def _trial_file(name: str, device: int) -> Iterator[tuple[FileCore, FileCore]]:
     with contextlib.ExitStack() as stack:
 
         def opened(flags: int) -> FileCore:
-            file = FileCore(os.open(name, flags, 0o600), name)
+            file = FileCore(open_file(name, flags, 0o600), name)
             stack.callback(file.close)
             return file
 
@@ -88,7 +89,7 @@ def _trial_file(name: str, device: int) -> Iterator[tuple[FileCore, FileCore]]:
         try:
             other = opened(os.O_RDONLY)
         finally:
-            os.unlink(name)
+            remove(name)
         with one as fd:
             if os.fstat(fd).st_dev != device:
                 raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)

@@ -211,7 +211,7 @@ class Committer:
         self.blocks_end = at + BLOCK_BYTES[kind]
         pair.metadata.extend(at, BLOCK_BYTES[kind])
         # The block must be on disk before the directory names it, which takes no commit.
-        pair.metadata.datasync()
+        pair.metadata.sync_before(pair.metadata)
         entry = encode_entry(at, kind, pair.header.uuid)
         pair.metadata.write(entry, entry_offset(pair.header, kind))
         return at
@@ -371,7 +371,7 @@ class Committer:
             self.write_superblock(state)
         # Keep the flushed slots: one may be the last state whose data are on disk.
         self.write_durable(BEGUN_SLOT, state)
-        pair.metadata.datasync()
+        pair.metadata.sync_before(pair.data)
         if pair.names_given:
             pair.sync_names()
         pair.data.write(bytes(SEAL_BYTES), state.data_bytes)
@@ -416,17 +416,23 @@ class Committer:
     def sync_elements(self) -> None:
         """Bring the elements to the disk."""
         with family("cannot flush elements of '{}'", self.pair.path):
-            self.sync_data()
+            self.sync_data(alone=True)
             if self.pair.elements_only and self.pair.frozen is not None:
                 self.pair.metadata.datasync()  # words of chunks that this process has thawed
 
-    def sync_data(self) -> None:
-        """Bring the data to the disk."""
+    def sync_data(self, alone: bool = False) -> None:
+        """Bring the data to the disk, before the metadata.
+
+        Unless `alone`, they may get there only when the metadata are synchronized, too.
+        """
         pair = self.pair
         pair.check_length()
         frozen = None if pair.elements_only else pair.frozen  # the writer's log is not theirs
         snapshot = None if frozen is None else frozen.snapshot()
-        pair.data.datasync()
+        if alone:
+            pair.data.datasync()
+        else:
+            pair.data.sync_before(pair.metadata)
         if frozen is not None and snapshot is not None:
             frozen.sync(snapshot)
         self.safe_bytes = pair.state.data_bytes

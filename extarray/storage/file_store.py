@@ -753,7 +753,7 @@ class FileStore(PairReader):
         while True:
             self.writers.lock(pair, timeout)
             # The previous holder of the lock may have replaced the files.
-            if os.path.samestat(pair.metadata.stat(), os.stat(metadata)):
+            if pair.metadata.is_at(metadata):
                 return
             pair.metadata.close()
             pair.metadata = File.open(metadata, flags)

@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extarray._core._file import FileCore, file_system_of
+from extarray._core._file import HAS_BARRIER, UNSUPPORTED, FileCore, file_system_of
 from extarray.common import system
 from extarray.common.arguments import check_choice
 from extarray.common.choices import ENGINES
@@ -65,7 +65,8 @@ __all__ = [
 ]
 
 _FILL_BYTES = 1 << 22
-_IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::(?=.*://))")
+# A scheme of one letter would be a drive.
+_IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::(?=.*://))")
 
 # Every write moves the block here, so a store to reserved space can still find the disk full:
 # a SIGBUS through a mapping.  Writes to reserved space are also not compressed, unlike the rest of
@@ -103,13 +104,31 @@ class File(FileCore):
 
     @classmethod
     def open(cls, name: str, flags: int, mode: int = 0o666, start: int = 0, size: int = -1) -> Self:
-        """Open a file like `os.open`; for reading also a part of it (`size` -1: to the end)."""
-        return cls(os.open(name, flags, mode), name, start, size)
+        """Open a file like `os.open`; for reading also a part of it (`size` -1: to the end).
+
+        Others may rename, replace and remove the file meanwhile, on every system.
+        """
+        return cls(system.open_file(name, flags, mode), name, start, size)
 
     def stat(self) -> os.stat_result:
         """Return the result of `os.fstat`."""
         with self as fd:
             return os.fstat(fd)
+
+    def sync_before(self, then: File) -> None:
+        """Bring the bytes to the disk before what is written to a file, perhaps this one, later.
+
+        They need not be there on return: they are once `then` is synchronized.
+        """
+        if HAS_BARRIER and (then is self or then.stat().st_dev == self.stat().st_dev):
+            self.barrier()
+        else:
+            self.datasync()
+
+    def disk_bytes(self) -> int:
+        """Return the bytes that the file takes on the disk, holes left out."""
+        with self as fd:
+            return system.disk_bytes(os.fstat(fd), fd)
 
     def identity(self) -> tuple[int, int, int]:
         """Return device, number and generation, which no copy of the file shares.
@@ -122,19 +141,19 @@ class File(FileCore):
 
     def is_same(self, other: File) -> bool:
         """Tell whether another file is this one, or a part of it."""
-        return os.path.samestat(self.stat(), other.stat())
+        return system.is_same(self.stat(), other.stat())
 
     def is_at(self, name: str) -> bool:
         """Tell whether a name leads to this file."""
         try:
-            return os.path.samestat(self.stat(), os.stat(name))
+            return system.is_same(self.stat(), os.stat(name))
         except OSError:
             return False
 
     def extend(self, offset: int, length: int) -> None:
         """Extend the file by zeros that have disk space."""
         failure = self.lengthen(offset, length)
-        if failure == errno.EOPNOTSUPP:
+        if failure == UNSUPPORTED:
             self.write(bytes(length), offset)
         elif failure:
             raise OSError(failure, os.strerror(failure))
@@ -155,16 +174,16 @@ class File(FileCore):
     def punch(self, offset: int, length: int) -> int:
         """Turn the pages inside a range into a hole, if the file system is known to do that.
 
-        Return 0, or an errno; EOPNOTSUPP if it is not known.
+        Return 0, or an errno; UNSUPPORTED if it is not known.
         """
         if not clears(self, FileCore.punch, random_name):
-            return errno.EOPNOTSUPP
+            return UNSUPPORTED
         return super().punch(offset, length)
 
     def zero(self, offset: int, length: int) -> int:
         """Zero a range, which keeps its disk space, without writing to it; see `punch`."""
         if not clears(self, FileCore.zero, random_name):
-            return errno.EOPNOTSUPP
+            return UNSUPPORTED
         return super().zero(offset, length)
 
     def written(self, stop: int) -> Iterator[tuple[int, int]]:
@@ -186,8 +205,10 @@ class File(FileCore):
 
     def has_holes(self) -> bool:
         """Tell whether the file may have holes that `all_holes` finds."""
-        about = self.stat()
-        return system.disk_bytes(about) < about.st_size and self.tells_holes
+        with self as fd:
+            about = os.fstat(fd)
+            takes_less = system.disk_bytes(about, fd) < about.st_size
+        return takes_less and self.tells_holes
 
     def all_holes(self, starts: Sequence[int], stops: Sequence[int]) -> bool:
         """Tell whether all runs of bytes, in rising order, are holes; the file `has_holes`."""
@@ -277,6 +298,8 @@ def resolve_path(path: Any) -> Path:
             raise ArgumentError(f"path {path!r} has two suffixes; leave them out")
     if os.path.basename(text) in ("", os.curdir, os.pardir) or "\0" in text:
         raise ArgumentError(f"path {path!r} does not name a file")
+    if problem := system.problem_of_name(os.path.basename(text)):
+        raise ArgumentError(f"path {path!r} cannot name an array: {problem}")
     if not text.isascii():
         try:
             os.fsencode(text)
@@ -291,7 +314,7 @@ def absolute_names(path: Path) -> tuple[str, str]:
     Raise MissingError if the path is relative to a deleted working folder.
     """
     with family("no folder for '{}'", path):
-        stem = os.path.abspath(path)
+        stem = system.long_name(os.path.abspath(path))
     return file_names(stem)
 
 
@@ -426,7 +449,7 @@ def create_beside(fresh: str, name: str, like: str | None = None) -> File:
 def _discard(file: File, name: str) -> None:
     """Close and remove a file that nobody else knows."""
     with contextlib.suppress(OSError):
-        os.unlink(name)
+        system.remove(name)
     file.close()
 
 
@@ -465,7 +488,7 @@ class family:  # noqa: N801 -- used like a function in with statements
 def publish(temporary: str, name: str, overwrite: bool) -> None:
     """Rename a file atomically; with `overwrite`, replace another file."""
     if overwrite:
-        os.replace(temporary, name)
+        system.replace(temporary, name)
         return
     if system.rename_exclusively(temporary, name):
         return
@@ -475,16 +498,16 @@ def publish(temporary: str, name: str, overwrite: bool) -> None:
         raise FileExistsError(error.errno, error.strerror, name) from None
     except OSError:  # no usable hard links here
         # Claim the name with an empty file, which only one process can create; then replace it.
-        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.close(system.open_file(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         try:
-            os.rename(temporary, name)
+            system.replace(temporary, name)
         except BaseException:
             with contextlib.suppress(OSError):
                 if os.stat(name).st_size == 0:
-                    os.unlink(name)
+                    system.remove(name)
             raise
     else:
-        os.unlink(temporary)
+        system.remove(temporary)
 
 
 def link(name: str, other: str) -> None:
@@ -496,7 +519,7 @@ def link(name: str, other: str) -> None:
     fd = system.open_place(name, follow=False)
     try:
         if is_fuse(fd):
-            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP), other)
+            raise OSError(UNSUPPORTED, os.strerror(UNSUPPORTED), other)
     finally:
         os.close(fd)
     system.link(name, other)
@@ -551,6 +574,13 @@ def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
     check_choice(asked, "engine", ENGINES)
     if asked == "auto":
         asked = config.engine
+    if not system.CAN_MAP:
+        if asked == "mmap":
+            raise ArgumentError(
+                "engine 'mmap' does not exist on this system; leave out engine, or give "
+                "engine='pread'"
+            )
+        return "pread"
     kind = file.file_system
     networked = kind in NETWORKED
     if asked == "mmap" and networked:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray._core._file import UNSUPPORTED
 from extarray._core._mapping import Counter, MappedWords
 from extarray.codecs.codec import Codec
 from extarray.codecs.payloads import decode_blocks_into, encode
@@ -449,7 +450,7 @@ class FrozenTable:
                 continue
             at = self._places[number] + page * _PAGE
             failure = self._metadata.reserve(at, _PAGE)
-            if failure == errno.EOPNOTSUPP:
+            if failure == UNSUPPORTED:
                 self._metadata.write(self._metadata.read(_PAGE, at), at)
             elif failure:
                 raise OSError(failure, os.strerror(failure))
@@ -808,7 +809,7 @@ class FrozenTable:
             with family("cannot make room for chunks in '{}'", f"{pair.path}.xta"):
                 for start, stop in _in_bytes(addresses, size):
                     failure = pair.data.reserve(start, stop - start)
-                    if failure not in (0, errno.EOPNOTSUPP):
+                    if failure not in (0, UNSUPPORTED):
                         raise OSError(failure, os.strerror(failure))
                 for address, word in zip(addresses.tolist(), words.tolist(), strict=True):
                     self.decode(chunk, address, word)

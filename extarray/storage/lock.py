@@ -89,7 +89,7 @@ __all__ = [
 _later = LazyImports({"socket": "gethostname"})
 
 # Errors of a file system without locks.
-_NO_LOCKS = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
+_NO_LOCKS = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK}
 # Most seconds that a writer needs, after taking the lock, to note its identity.
 _NOTE_PATIENCE = 0.5
 
@@ -335,13 +335,14 @@ def begin_elements(file: FileCore, path: Path) -> None:
         The lone writer is still writing after some seconds.
     """
     try:
-        is_shared = _try(file, SHARED, SIEVE_BYTE + 1, 1)
+        if limits.has_range_locks:
+            # On Windows the lone writer looks for sharers by locking this byte for a moment.
+            _wait(file, SHARED, SIEVE_BYTE + 1, 1)
         for _ in attempts(end_of(limits.commit_patience)):
-            if not limits.has_range_locks:
-                is_shared = is_shared or _try(file, SHARED)
-                if is_shared:
+            if limits.has_range_locks:
+                if _obstacle(file, SHARED, _FREEZES, 2) == FREE:  # nor SIEVE_BYTE
                     return
-            elif _obstacle(file, SHARED, _FREEZES, 2) == FREE:  # nor SIEVE_BYTE
+            elif _try(file, SHARED):
                 return
     except OSError as error:
         if error.errno in _NO_LOCKS:

@@ -31,7 +31,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.on_error import OnError
-from extarray.common.system import NO_WAIT
+from extarray.common.system import NO_WAIT, remove, replace
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
 from extarray.format.blobs import FILE_HEAD_BYTES
 from extarray.format.frozen import is_log, log_uuid
@@ -170,7 +170,7 @@ class Publication:
             # The replaced pair may never have got its data named: they would stay for ever.
             for name in (self.names[1], blobs_name(self.names[0])):
                 with contextlib.suppress(OSError):
-                    os.unlink(fresh_name(name, self.old_header.uuid))
+                    remove(fresh_name(name, self.old_header.uuid))
         if self.replaces and len(self.names) == len(PAIR):
             remove_log(self.names[0])
 
@@ -202,7 +202,7 @@ class Publication:
         if self.replaces and not metadata.closed and metadata.is_at(self.names[0]):
             for fresh, name in zip(self.fresh[1:], self.names[1:], strict=True):
                 with contextlib.suppress(OSError):
-                    os.replace(fresh, name)
+                    replace(fresh, name)
         else:
             files = metadata, *data
             # The lock of the metadata covers the fresh data, so these go first.
@@ -216,7 +216,7 @@ class Publication:
             ):
                 if is_own or (not file.closed and file.is_at(name)):
                     with contextlib.suppress(OSError):
-                        os.unlink(name)
+                        remove(name)
         self.release()
 
     def release(self, alone: bool = False) -> None:
@@ -246,12 +246,12 @@ def open_data(names: Sequence[str], uuid: bytes, flags: int) -> File:
         return File.open(name, flags)
     if flags & os.O_RDWR:
         with contextlib.suppress(OSError):
-            os.replace(_moving_at(fresh), real_name(name))
+            replace(_moving_at(fresh), real_name(name))
         # Its creator may have stopped between link and unlink.
         for other in (fresh, fresh_name(real_name(metadata), uuid)):
             if file.is_at(name):
                 with contextlib.suppress(OSError):
-                    os.unlink(other)
+                    remove(other)
     return file
 
 
@@ -281,7 +281,7 @@ def open_log(names: Sequence[str], array: bytes, uuid: bytes, flags: int) -> Fil
             )
     if is_other and flags & os.O_RDWR:
         with contextlib.suppress(OSError):
-            os.unlink(fresh)
+            remove(fresh)
     return file
 
 
@@ -323,7 +323,7 @@ def move_pair(
     ]
     for data, old, _, here, there in moves:
         if not data.is_at(old):  # an interrupted job has left them unnamed
-            os.rename(_found(data, here), old)
+            replace(_found(data, here), old)
         for name in (here, there):
             _free(name, data)
     try:
@@ -337,10 +337,10 @@ def move_pair(
     except BaseException:
         if not (overwrite and metadata.is_at(names[0])):
             if metadata.is_at(names[0]):
-                os.rename(names[0], before[0])
+                replace(names[0], before[0])
             for data, old, new, here, there in moves:
                 if not data.is_at(old):
-                    os.rename(_found(data, here, there, new), old)
+                    replace(_found(data, here, there, new), old)
                 _leave(data, old, (here, there) if overwrite else (here, there, new))
             raise
         # The other pair is replaced; the next writer finishes the naming.
@@ -385,7 +385,7 @@ def _give_fresh_names(name: str, here: str, there: str) -> None:
                 "the data; copy the array, and then remove this one",
                 name,
             ) from error
-        os.rename(name, moving)
+        replace(name, moving)
     else:
         publish(name, here, False)
 
@@ -411,7 +411,7 @@ def _found(data: File, *names: str) -> str:
 def _free(name: str, data: File) -> None:
     """Free a fresh name left by an interrupted move of the same data, or by another job."""
     if data.is_at(name) or _moving_at(name) != name:
-        os.unlink(name)
+        remove(name)
     elif os.path.lexists(name):
         _remove_abandoned(name, of_same=True)
 
@@ -428,7 +428,7 @@ def _discard(name: str) -> None:
     """Remove a harmless name; try twice, in case of a passing error."""
     for _ in range(2):
         with contextlib.suppress(OSError):
-            os.unlink(name)
+            remove(name)
             return
 
 
@@ -456,10 +456,10 @@ def remove_pair(names: Sequence[str], uuid: bytes) -> None:
             left.append(data)
         else:
             with contextlib.suppress(FileNotFoundError):
-                os.rename(data, fresh)
+                replace(data, fresh)
     for name in (metadata, *left):
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+            remove(name)
 
 
 @contextlib.contextmanager
@@ -493,7 +493,7 @@ def making_file(name: str, overwrite: bool) -> Iterator[File]:
         publish(fresh, name, overwrite)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(fresh)
+            remove(fresh)
         raise
     finally:
         file.close()
@@ -512,7 +512,7 @@ def remove_log(metadata: str) -> None:
     """Remove the ``.xtz`` of an array whose metadata others have replaced, which have none."""
     for name in log_beside(metadata):
         with contextlib.suppress(OSError):
-            os.unlink(name)
+            remove(name)
 
 
 def what_is_there(path: Path) -> str:
@@ -688,7 +688,7 @@ def _remove_abandoned(name: str, of_same: bool = False) -> bool:
         about = os.lstat(name)
         if stat.S_ISLNK(about.st_mode):  # left by a move, which has ended if the link dangles
             if time.time() - about.st_ctime >= _IN_THE_MAKING and not os.path.exists(name):
-                os.unlink(name)
+                remove(name)
                 return True
         elif stat.S_ISREG(about.st_mode):
             # Once we hold the lock, nobody else gives the name to another file.
@@ -700,7 +700,7 @@ def _remove_abandoned(name: str, of_same: bool = False) -> bool:
                 is_told = of_same and lock.can_tell() and about.st_nlink == 1
                 is_left = not lock.is_held(file) if is_told else _is_abandoned(name, file)
                 if is_left and lock.claim(file) and file.is_at(name):
-                    os.unlink(name)
+                    remove(name)
                     return True
     return False
 
@@ -709,7 +709,7 @@ def _remove_replaced(name: str) -> bool:
     """Remove an ``.xtz`` whose array was replaced by one without; tell whether it is gone."""
     with _opened(name.removesuffix(BLOBS) + METADATA, os.O_RDONLY) as metadata:
         if metadata is not None and not header_at(metadata, 0)[0].has_blobs:
-            os.unlink(name)
+            remove(name)
             return True
     return False
 

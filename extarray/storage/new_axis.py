@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray._core._history import record_at
+from extarray.common import system
 from extarray.common.errors import LockedError, StorageError
 from extarray.common.progress import Progress
 from extarray.format.blocks import BlockKind
@@ -108,10 +108,10 @@ def repack(pair: Pair, commits: Committer, axial: Axial, progress: Reported) -> 
                 if pair.blobs is file:
                     # The old log must not go before the new metadata are there to stay.
                     sync_folders(pair.names)
-                    os.replace(temporary, name)
+                    system.replace(temporary, name)
                     file.name = name
                 else:
-                    os.unlink(temporary)
+                    system.remove(temporary)
 
 
 @contextlib.contextmanager
@@ -195,7 +195,7 @@ def _replace_metadata(
                 )
                 if pair.frozen is not None:
                     pair.frozen.hand_on()
-                os.replace(temporary, name)
+                system.replace(temporary, name)
                 with family(
                     done + ", but its readers could not be notified: refresh them", pair.path
                 ):
@@ -208,7 +208,7 @@ def _replace_metadata(
                     with contextlib.suppress(OSError):
                         file.close()
                     with contextlib.suppress(OSError):
-                        os.unlink(temporary)
+                        system.remove(temporary)
                     if pair.frozen is not None:
                         with contextlib.suppress(OSError):  # readers look at the name all the time
                             pair.frozen.take_back()
@@ -240,11 +240,11 @@ def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
             fresh = _write_fresh(pair, file, header, state, records, pair.attrs, slots, {})
             lock.note_holder(file, fresh.header, True, pair.place(header.uuid))
             file.datasync()
-            os.replace(temporary, name)
+            system.replace(temporary, name)
         except BaseException:
             if not file.is_at(name):
                 with contextlib.suppress(OSError):
-                    os.unlink(temporary)
+                    system.remove(temporary)
                 file.close()
                 raise
             _succeed(pair, commits, file, fresh, pair.attrs, sums)
@@ -258,7 +258,7 @@ def _create_own(temporary: str, name: str) -> File:
     So a file with this name was left by a holder that died, and goes, however young it is.
     """
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
+        system.remove(temporary)
     return create_beside(temporary, name)
 
 

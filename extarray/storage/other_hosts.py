@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from extarray.common.errors import NotVisibleError, PartnerError, StorageError, TruncatedError
 from extarray.common.limits import limits
-from extarray.common.system import GONE
+from extarray.common.system import GONE, open_file
 from extarray.common.waiting import attempts, end_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _list_folder(file: File) -> None:
     """Make the client take the length, and the age of small content, from a listing."""
     with contextlib.suppress(OSError):
         os.listdir(os.path.dirname(file.name))
-        os.close(os.open(file.name, os.O_RDONLY))  # NFS asks when a name is opened
+        os.close(open_file(file.name, os.O_RDONLY))  # NFS asks when a name is opened
 
 
 def in_time(look: Callable[[], _Seen]) -> _Seen:

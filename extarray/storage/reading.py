@@ -12,7 +12,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import FormatError, NotVisibleError
-from extarray.common.system import disk_bytes
 from extarray.grid.chunking import place_of
 from extarray.storage.commits import Committer, SumKeeper
 from extarray.storage.following import Follower
@@ -212,9 +211,9 @@ class PairReader:
     def disk_bytes(self) -> int:
         """Bytes that the chunks take on the disk, raw and in blobs."""
         data = self.now.stored
-        blocks = disk_bytes(data.stat())
+        blocks = data.disk_bytes()
         if self.now.frozen is not None:
-            blocks += disk_bytes(self.now.blobs.stat())
+            blocks += self.now.blobs.disk_bytes()
         return min(blocks, data.length) if self.now.packed_as else blocks
 
     @property

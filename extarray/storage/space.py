@@ -8,6 +8,7 @@ import os
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING
 
+from extarray._core._file import UNSUPPORTED
 from extarray.common.errors import StorageError, storage_error
 from extarray.common.system import CAN_RESERVE
 from extarray.format.constants import BLOCK, SEAL_BYTES
@@ -171,7 +172,7 @@ class Allocator:
             return
         with family("cannot make room in '{}'", f"{pair.path}.xta"):
             failure = pair.data.reserve(start, stop - start)
-            if failure == errno.EOPNOTSUPP:
+            if failure == UNSUPPORTED:
                 if pair.others is None:  # others may be writing appends to this range
                     pair.data.extend(start, stop - start)
             elif failure:

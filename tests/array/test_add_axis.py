@@ -17,6 +17,7 @@ from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from model import Model, sample
+from systems import needs_replaced_open_files
 
 import extarray as xa
 from extarray.storage.filesystem import File
@@ -52,6 +53,7 @@ def agree(array, model):
 # -- the mapping ---------------------------------------------------------------------------------
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("order", "CFZH")
 @pytest.mark.parametrize("position", [0, 1, 2, -1, -3])
 def test_every_position_and_order(factory, position, order):
@@ -80,6 +82,7 @@ def test_every_position_and_order(factory, position, order):
             agree(array, model)
 
 
+@needs_replaced_open_files
 @pytest.mark.invariant("I1")
 @given(
     st.lists(
@@ -102,6 +105,7 @@ def test_axial_vectors_agree_with_a_replay(history, extents):
     agree(array, model)
 
 
+@needs_replaced_open_files
 def test_from_no_axis_to_three(factory):
     array = factory.create((), "f8", attrs={"unit": "mm"})
     array[()] = 5
@@ -174,6 +178,7 @@ def test_larger_chunks_where_the_one_that_there_is_stays(
         assert_same(format_reader.read(array.path)[0], expected)
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("order", "CFZH")
 def test_any_chunk_where_there_is_none(factory, order):
     array = factory.create((0, 3), "i2", chunks=(4, 4), order=order)
@@ -185,6 +190,7 @@ def test_any_chunk_where_there_is_none(factory, order):
     array.close()
 
 
+@needs_replaced_open_files
 def test_a_larger_chunk_of_a_sparse_array_has_its_space_too(disk):
     array = disk.create((4, 4), "i2", chunks=(4, 4), sparse=True)
     array[...] = 1
@@ -195,6 +201,7 @@ def test_a_larger_chunk_of_a_sparse_array_has_its_space_too(disk):
     array.close()
 
 
+@needs_replaced_open_files
 def test_refusals(factory):
     array, model = grown(factory)
     for call, error, text in [
@@ -218,6 +225,7 @@ def test_refusals(factory):
             x.add_axis()
 
 
+@needs_replaced_open_files
 def test_names(factory):
     with contextlib.closing(factory.create((2, 2), dims=("y", "dim_1"))) as array:
         array.add_axis(1)
@@ -234,6 +242,7 @@ def test_names(factory):
 # -- views and iterators made for fewer axes -------------------------------------------------------
 
 
+@needs_replaced_open_files
 def test_what_was_made_before_says_so(factory):
     array, _ = grown(factory)
     view, transposed, late = array.lazy[1:, ::2], array.T, array.astype("f8")
@@ -298,6 +307,7 @@ def test_datasets_of_xarray_that_were_opened_before_say_so(disk):
     array.close()
 
 
+@needs_replaced_open_files
 def test_an_index_or_a_value_that_adds_an_axis(factory):
     class Adds:
         def __init__(self, array):
@@ -420,6 +430,7 @@ def test_threads_that_read_and_write_meanwhile(factory):
 # -- readers -------------------------------------------------------------------------------------
 
 
+@needs_replaced_open_files
 def test_a_reader_takes_it_up(disk):
     array, model = grown(disk, attrs={"a": 1})
     before = model.data
@@ -454,6 +465,7 @@ def test_a_reader_takes_it_up(disk):
     assert reader.closed
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("fill", [0, 7])
 def test_a_reader_takes_it_up_wherever_it_is_by_then(tmp_path, monkeypatch, fill):
     monkeypatch.chdir(tmp_path)
@@ -473,6 +485,7 @@ def test_a_reader_takes_it_up_wherever_it_is_by_then(tmp_path, monkeypatch, fill
                 assert stale[:2].tolist() == [1, 2]
 
 
+@needs_replaced_open_files
 def test_a_reader_that_looks_before_the_name_is_given(disk, monkeypatch):
     array, model = grown(disk)
     reader = disk.open(array)
@@ -494,6 +507,7 @@ def test_a_reader_that_looks_before_the_name_is_given(disk, monkeypatch):
         x.close()
 
 
+@needs_replaced_open_files
 def test_a_reader_of_an_array_that_was_replaced_keeps_it(disk):
     array, model = grown(disk)
     reader = disk.open(array)
@@ -535,6 +549,7 @@ array.close()
 # -- files ---------------------------------------------------------------------------------------
 
 
+@needs_replaced_open_files
 def test_links_permissions_and_the_lock(tmp_path, engine):
     real, link = tmp_path / "real", tmp_path / "link"
     real.mkdir()
@@ -557,6 +572,7 @@ def test_links_permissions_and_the_lock(tmp_path, engine):
         assert array.shape == (1, 2, 2)
 
 
+@needs_replaced_open_files
 def test_a_second_name_of_the_metadata(tmp_path, engine):
     """The other name would keep the old metadata, and writing under it would do harm."""
     with xa.create(tmp_path / "a", (2, 2), "i4", engine=engine) as array:
@@ -575,6 +591,7 @@ def test_a_second_name_of_the_metadata(tmp_path, engine):
     assert xa.check(tmp_path / "a", data=True).ok
 
 
+@needs_replaced_open_files
 def test_a_writer_that_waits_gets_the_new_files(disk):
     array, model = grown(disk)
     found = []
@@ -593,6 +610,7 @@ def test_a_writer_that_waits_gets_the_new_files(disk):
     assert_same(found[0][1], model.data)
 
 
+@needs_replaced_open_files
 def test_files_that_were_moved_or_replaced(disk):
     array, model = grown(disk)
     moved = array.path.with_name(array.path.name + "-moved")
@@ -630,6 +648,7 @@ def test_a_long_history(disk):
         agree(array, model)
 
 
+@needs_replaced_open_files
 def test_what_a_power_cut_leaves_is_what_was_flushed(disk):
     """The new file has a state on the disk, in a superblock that commits do not touch."""
     array, model = grown(disk)
@@ -680,6 +699,7 @@ def failures():
     return [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "i/o"), KeyboardInterrupt()]
 
 
+@needs_replaced_open_files
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("failure", failures(), ids=["ENOSPC", "EIO", "interrupt"])
@@ -765,6 +785,7 @@ def test_killed_at_any_moment(forked, path, engine):
         assert not list(path.parent.glob("*.new"))
 
 
+@needs_replaced_open_files
 def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
     """The old file announces a successor that never came: the old file is the array."""
     array, model = grown(disk)
@@ -799,6 +820,7 @@ def test_a_crash_before_the_name_is_given(disk, monkeypatch, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["copy.xmd", "copy.xta"]
 
 
+@needs_replaced_open_files
 def test_readers_that_do_not_know_of_the_axis_and_of_a_cut_behind_it(disk):
     """By now, the part cut off is holes, which read as zeros: an error is better."""
     with disk.array((4, 1024), chunks=(1, 1024), fill_value=7) as array:
@@ -814,6 +836,7 @@ def test_readers_that_do_not_know_of_the_axis_and_of_a_cut_behind_it(disk):
             assert (reader[...] == 3).all()
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("cut", [True, False])
 def test_readers_that_do_not_know_of_several_axes(disk, looks, cut):
@@ -846,6 +869,7 @@ def test_readers_that_do_not_know_of_several_axes(disk, looks, cut):
             array.close()
 
 
+@needs_replaced_open_files
 def test_the_number_of_cuts_is_read_behind_the_last_of_them(disk, monkeypatch):
     """The array is cut and gains an axis between the reader's looks at number and bounds."""
     with disk.array((6, 1024), chunks=(1, 1024), fill_value=7) as array:
@@ -865,6 +889,7 @@ def test_the_number_of_cuts_is_read_behind_the_last_of_them(disk, monkeypatch):
             assert (reader[4:] == 7).all()
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("cut", [True, False])
 def test_readers_of_a_pair_that_was_overwritten(path, engine, looks, cut):
@@ -886,6 +911,7 @@ def test_readers_of_a_pair_that_was_overwritten(path, engine, looks, cut):
             assert (reader[...] == 3).all()
 
 
+@needs_replaced_open_files
 def test_a_copy_of_metadata_that_have_passed_on_the_number(disk, tmp_path):
     """A copy made at that moment has a number that no other file continues."""
     with disk.array((6, 1024), chunks=(1, 1024), fill_value=7) as array:
@@ -913,6 +939,7 @@ def test_a_copy_of_metadata_that_have_passed_on_the_number(disk, tmp_path):
             reader[...]
 
 
+@needs_replaced_open_files
 def test_the_files_are_whole_behind_it(disk):
     with disk.array((3, 4), checksum=True) as array:
         array[...] = 1

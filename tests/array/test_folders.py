@@ -14,6 +14,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from systems import needs_any_names, needs_links, needs_posix, needs_replaced_open_files
 
 import extarray as xa
 from extarray import errors
@@ -64,6 +65,7 @@ def test_a_group_is_its_folder(group):
         assert reader["scene"].mode == "r"
 
 
+@needs_replaced_open_files
 def test_members_are_made_and_removed(group):
     a = group.create("deep/er/a", (2,), fill_value=3, dims=["x"], checksum=True)
     assert (a.mode, a.dims, a[0]) == ("r+", ("x",), 3)
@@ -111,6 +113,7 @@ def test_attributes_of_groups(group):
         dict(group.attrs)
 
 
+@needs_replaced_open_files
 def test_members_are_moved(group):
     a, wind = group["scene"], group["north/wind"]
     group.move("scene", "new/place")
@@ -202,6 +205,7 @@ def test_a_writer_of_another_array_does_not_hinder_growth(group):
 MODES = {"r": False, "r+": False, "a": True, "w": True, "w-": True}
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize(("mode", "makes"), MODES.items())
 def test_modes(mode, makes, tmp_path):
     if makes:
@@ -323,6 +327,7 @@ def test_a_kill_in_the_replacement_of_a_group_leaves_it_or_its_successor(
     assert seen == ({True, False} if exchanges else {True, False, "between"})
 
 
+@needs_replaced_open_files
 def test_a_group_in_which_the_process_is_at_work_is_replaced_where_it_is(group, monkeypatch):
     group.close()
     monkeypatch.chdir(group.path / "north")
@@ -377,6 +382,7 @@ def test_hostile_names_are_refused(group, name):
         group[3]
 
 
+@needs_links
 def test_links_out_of_the_group_are_refused(group, tmp_path):
     xa.ones(3, path=tmp_path / "secret").close()
     (tmp_path / "outside").mkdir()
@@ -453,6 +459,7 @@ def test_a_group_keeps_few_writers_open_beside_those_that_somebody_has(tmp_path)
         assert [g[name][...].sum() for name in names] == [3 * n + 1 for n in range(100)]
 
 
+@needs_any_names
 def test_a_group_is_shown_as_a_tree(group):
     (group.path / "bad.xmd").write_bytes(b"damaged")
     assert repr(group).splitlines() == [
@@ -705,6 +712,7 @@ def test_folders_deeper_than_the_limit_of_recursion(scratch):
     assert not left.exists()
 
 
+@needs_replaced_open_files
 def test_members_that_are_removed_meanwhile(group):
     """An iteration goes on with the members that are left."""
     folder = group.path
@@ -726,6 +734,7 @@ def test_members_that_are_removed_meanwhile(group):
             next(walk)
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("what", ["items", "values"])
 def test_views_of_members_that_are_removed_meanwhile(group, what):
     folder = group.path
@@ -741,11 +750,13 @@ def test_views_of_members_that_are_removed_meanwhile(group, what):
         assert found[1].shape == reader["scene"].shape
 
 
-@pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("mkfifo", marks=needs_posix("named pipes")), "mkdir"]
+)
 def test_attributes_that_are_no_file(group, kind):
     """Reading does not block on a pipe."""
     (group.path / "dataset.json").unlink(missing_ok=True)
-    kind(group.path / "dataset.json")
+    getattr(os, kind)(group.path / "dataset.json")
     with xa.open_group(group.path, "r+") as reader:
         with pytest.raises(xa.StorageError, match="not a regular file"):
             reader.attrs.get("title")
@@ -753,6 +764,7 @@ def test_attributes_that_are_no_file(group, kind):
             reader.attrs["title"] = "new"
 
 
+@needs_links
 def test_links_that_lead_nowhere(group):
     """Such links are members, as the files exist; the tree says that they cannot be opened."""
     folder = group.path

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 from compare import assert_same
+from systems import needs_replaced_open_files
 
 import extarray as xa
 from extarray.array import growth
@@ -215,6 +216,7 @@ def test_refused_at_once(memory, arguments, error):
         array.follow(*arguments)
 
 
+@needs_replaced_open_files
 def test_an_array_that_is_overwritten(disk):
     """Elements appended before are yielded; then nothing can arrive any more."""
     with disk.array((0, 2), "i4") as writer:
@@ -269,6 +271,7 @@ def test_a_viewer_learns_that_its_files_are_gone(disk, script, change):
         other.close()
 
 
+@needs_replaced_open_files
 def test_a_viewer_becomes_what_replaced_its_array(disk):
     with disk.array((2, 2, 2), "f8", fill_value=7, dims=["a", "b", "c"]) as writer:
         path, reader, view = writer.path, disk.open(writer), None
@@ -290,6 +293,7 @@ def test_a_viewer_becomes_what_replaced_its_array(disk):
         reader.close()
 
 
+@needs_replaced_open_files
 def test_following_what_replaces_an_array(disk):
     with disk.array((0, 2), "i4") as writer:
         path = writer.path
@@ -309,6 +313,7 @@ def test_following_what_replaces_an_array(disk):
             next(news)
 
 
+@needs_replaced_open_files
 def test_a_name_that_has_gained_an_axis_is_the_array_itself(disk):
     with disk.array((2, 2), "f8", fill_value=7) as writer, disk.open(writer) as reader:
         writer.add_axis()

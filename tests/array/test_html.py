@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from strategies import built, cases
+from systems import needs_any_names
 
 import extarray as xa
 from extarray.grid.address_runs import segment_boxes
@@ -217,6 +218,7 @@ def test_a_long_and_thin_array():
     assert "1,000,000,000" in reader.text
 
 
+@needs_any_names
 @pytest.mark.parametrize("name", ["<script>", 'a"b', "&amp;", "'"])
 def test_names_are_escaped(tmp_path, name):
     with xa.create(tmp_path / name, 3, dtype=[(name, "u1")]) as array:
@@ -241,6 +243,7 @@ def test_files_are_named_with_their_mode(path):
 # -- views ---------------------------------------------------------------------------------------
 
 
+@needs_any_names
 def test_a_view_is_a_table(tmp_path):
     with xa.create(tmp_path / "<b>", (10, 8, 6), "f4", dims=("t", "y", "<i>"), fill_value=1) as a:
         for view, shape, index in (

@@ -18,6 +18,7 @@ from strategies import built, cases
 
 import extarray as xa
 from extarray.array.creation import filled
+from extarray.common import system
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 
@@ -83,14 +84,14 @@ def test_of_a_reader_comes_a_reader(disk):
 def test_files_that_can_only_be_read_are(disk, monkeypatch):
     with disk.array((4,), "f8") as array:
         data = pickle.dumps(array)
-        real = os.open
+        real = system.open_file
 
         def refuse(name, flags, *mode, **options):
             if flags & os.O_RDWR and os.fspath(name).endswith(".xmd"):
                 raise PermissionError(errno.EACCES, "no", name)
             return real(name, flags, *mode, **options)
 
-        monkeypatch.setattr(os, "open", refuse)
+        monkeypatch.setattr(system, "open_file", refuse)
         with pickle.loads(data) as got:
             assert got.mode == "r"
             assert got[...].tolist() == [0] * 4

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import signal
 import threading
 
+import preload
 import pytest
 
 from extarray.common import system
@@ -18,7 +21,7 @@ from extarray.storage.filesystem import File
 def test_programs_that_are_started_inherit_no_open_file(tmp_path):
     """Python asks the system for that in each `os.open`, whatever the flags."""
     opened = [
-        system.open_folder(str(tmp_path)),
+        system.lock_folder(str(tmp_path)),
         system.open_place(str(tmp_path)),
         system.open_nameless(str(tmp_path), 0o600),
     ]
@@ -89,3 +92,108 @@ def test_other_threads_have_no_signals_to_hold_back():
     thread.start()
     thread.join()
     assert ran == [thread]
+
+
+# -- to the disk ---------------------------------------------------------------------------------
+
+# Commands of macOS; 0: fsync.
+FULL, BARRIER, FSYNC = 51, 85, 0
+REFUSALS = [errno.ENOTSUP, errno.ENOTTY, errno.EINVAL]
+
+
+@pytest.fixture(scope="module")
+def macos(tmp_path_factory):
+    """The calls of macOS' implementation, which C code compiled here makes."""
+    library = preload.build(tmp_path_factory.mktemp("fullsync"), "fullsync")
+    if library is None:
+        pytest.skip("no C compiler")
+    return ctypes.CDLL(str(library))
+
+
+@pytest.fixture
+def asked(macos):
+    """Answers to commands, a list for each, 0 when they run out; and the commands given."""
+    answers, commands = {}, []
+
+    def answer(command):
+        commands.append(command)
+        left = answers.get(command)
+        return left.pop(0) if left else 0
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(answer)
+    macos.set_answer(function)
+    yield answers, commands
+    macos.set_answer(None)
+
+
+def test_macos_waits_for_the_platter(macos, asked):
+    answers, commands = asked
+    assert macos.has_barrier()
+    assert macos.datasync(3) == 0 and commands == [FULL]
+    commands.clear()
+    answers[FULL] = [errno.EINTR, errno.EINTR]
+    assert macos.datasync(3) == 0 and commands == [FULL] * 3
+
+
+def test_macos_keeps_an_order_by_a_barrier(macos, asked):
+    answers, commands = asked
+    answers[BARRIER] = [errno.EINTR]
+    assert macos.barrier(3) == 0 and commands == [BARRIER] * 2
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=errno.errorcode.get)
+def test_a_file_system_of_macos_that_refuses_a_command_is_given_the_next(macos, asked, refusal):
+    answers, commands = asked
+    answers.update({FULL: [refusal], BARRIER: [refusal], FSYNC: [errno.EINTR]})
+    assert macos.datasync(3) == 0 and commands == [FULL, FSYNC, FSYNC]
+    commands.clear()
+    answers[FULL] = []
+    assert macos.barrier(3) == 0 and commands == [BARRIER, FULL]
+    commands.clear()
+    answers.update({FULL: [refusal], BARRIER: [refusal]})
+    assert macos.barrier(3) == 0 and commands == [BARRIER, FULL, FSYNC]
+
+
+@pytest.mark.parametrize("command", [FULL, BARRIER, FSYNC])
+def test_an_error_of_the_disk_is_told_on_macos(macos, asked, command):
+    answers, commands = asked
+    answers.update({BARRIER: [errno.ENOTTY], FULL: [errno.ENOTTY]})
+    answers[command] = [errno.EIO]
+    assert macos.barrier(3) == errno.EIO and commands[-1] == command
+    answers.update({FULL: [errno.EIO]})
+    assert macos.datasync(3) == errno.EIO
+
+
+@pytest.mark.parametrize("name", ["file", "folder"])
+def test_files_and_folders_named_reach_the_platter_on_macos(name, tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / "a"
+    path.write_bytes(b"a")
+    call, of = (system.sync_file, path) if name == "file" else (system.sync_folder, tmp_path)
+    given, answers = [], []
+
+    def control(fd, command, *rest):
+        given.append((command, os.fstat(fd).st_ino))
+        if answers:
+            number = answers.pop()
+            raise OSError(number, os.strerror(number))
+        return 0
+
+    def fsync(fd):
+        given.append((FSYNC, os.fstat(fd).st_ino))
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", FULL, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", control)
+    monkeypatch.setattr(os, "fsync", fsync)
+    inode = of.stat().st_ino
+    call(str(of))
+    assert given == [(FULL, inode)]
+    for refusal in REFUSALS:
+        given.clear()
+        answers.append(refusal)
+        call(str(of))
+        assert given == [(FULL, inode), (FSYNC, inode)]
+    answers.append(errno.EIO)
+    with pytest.raises(OSError, match="Input/output") as caught:
+        call(str(of))
+    assert caught.value.errno == errno.EIO

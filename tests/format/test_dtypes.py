@@ -104,6 +104,7 @@ def test_scalars_in_and_out(memory, dtype):
             assert_same(array[i], values[i])
 
 
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant == 52, reason="a long double is a double here")
 def test_a_long_double_of_another_machine_is_refused(path, monkeypatch):
     """The bytes of such a long double mean something else, though NumPy's name is the same."""
     with xa.create(path, (2,), [("z", "G")], fill_value=(1.5,)) as array:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from systems import needs_replaced_open_files
 
 import extarray as xa
 
@@ -139,6 +140,7 @@ def test_places_at_any_time(data):
             assert place(row, column) == (530, 880)
 
 
+@needs_replaced_open_files
 def test_new_axes(factory):
     """Rows and columns stay the named axes, or else the last two."""
     with factory.array((3, 4), dims=("y", "x"), attrs={"transform": TRANSFORM}) as a:

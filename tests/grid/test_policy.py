@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import Model, sample
 from strategies import sides
+from systems import needs_replaced_open_files
 
 import extarray as xa
 from extarray.grid.policy import decode_policy, encode_policy
@@ -249,6 +250,7 @@ def test_fewer_segments(factory):
     assert max(segments[1:5]) <= 33
 
 
+@needs_replaced_open_files
 def test_the_policy_is_kept_and_can_be_changed(disk):
     array = disk.create((1, 1), chunks=(1, 1), growth=("linear", 3))
     reader = disk.open(array)

@@ -15,6 +15,7 @@ import pytest
 from engines import ENGINES
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from systems import needs_replaced_open_files
 
 import extarray as xa
 from extarray.array import growth, life, resizing
@@ -313,6 +314,7 @@ def test_nothing_of_it_without_the_flag(path):
         format_reader.wrong_sums(path)
 
 
+@needs_replaced_open_files
 @pytest.mark.thread_unsafe(reason="its file is that of the session")
 def test_a_chunk_that_was_written_very_far_away(folder):
     """The table takes space only for its sums, even after another axis and another writer."""

@@ -11,7 +11,7 @@ import pytest
 from cutting import cut_and_grow
 
 import extarray as xa
-from extarray._core._file import FileCore
+from extarray._core._file import UNSUPPORTED, FileCore
 from extarray.storage import clearing, filesystem
 from extarray.storage.filesystem import File, random_name
 
@@ -63,7 +63,7 @@ def the_range(file, offset, length):
 
 
 def not_here(file, offset, length):
-    return errno.EOPNOTSUPP
+    return UNSUPPORTED
 
 
 def the_first_time(file, offset, length):
@@ -138,7 +138,7 @@ def test_a_trial_that_is_not_possible_is_made_later(file, monkeypatch):
     the_range_as_zero.__name__ = "zero"
     monkeypatch.setattr(File, "file_system", FUSE)
     with monkeypatch.context() as refused:
-        refused.setattr(clearing.os, "open", refuse)
+        refused.setattr(clearing, "open_file", refuse)
         assert not clears()
     assert clears()
 
@@ -160,8 +160,8 @@ def test_a_trial_elsewhere_tells_nothing(file, monkeypatch, tmp_path):
 
 def test_calls_that_are_not_known_to_clear_are_not_made(file, monkeypatch):
     monkeypatch.setattr(filesystem, "clears", lambda *args: False)
-    assert file.zero(0, 2 * PAGE) == errno.EOPNOTSUPP
-    assert file.punch(0, 2 * PAGE) == errno.EOPNOTSUPP
+    assert file.zero(0, 2 * PAGE) == UNSUPPORTED
+    assert file.punch(0, 2 * PAGE) == UNSUPPORTED
     assert file.read(8 * PAGE, 0) == b"\1" * (8 * PAGE)
 
 

@@ -12,7 +12,7 @@ import pytest
 import extarray as xa
 from extarray.format.constants import BLOCK
 from extarray.format.superblock import decode_superblock
-from extarray.storage import commits
+from extarray.storage import commits, filesystem
 from extarray.storage.filesystem import File
 
 VALUES = np.arange(1, 13, dtype="i4").reshape(3, 4)
@@ -106,6 +106,73 @@ def test_flush_waits_for_the_disk_and_nothing_else_does(path, engine, monkeypatc
                 assert not calls
         array.flush()
         assert len(calls) == 2
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """Calls on files in a system with barriers, as (name, file)."""
+    found = []
+
+    def noting(name):
+        function = getattr(File, name)
+
+        def note(file, *rest):
+            found.append((name, file))
+            return function(file, *rest)
+
+        monkeypatch.setattr(File, name, note)
+
+    for name in ("write", "barrier", "datasync"):
+        noting(name)
+    monkeypatch.setattr(filesystem, "HAS_BARRIER", True)
+    return found
+
+
+@pytest.mark.parametrize("call", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_barrier_is_enough_before_a_synchronization(path, sparse, call, events):
+    """Each call waits for the disk at its end, whatever only kept an order before."""
+    make(path, sparse=sparse)
+    with xa.open(path, "r+", durability="commit") as array:
+        now = array._store.now
+        events.clear()
+        call(array)
+        # Waiting for one file waits for all that a barrier has let through.
+        assert events[-1][0] == "datasync"
+        waited = [file for name, file in events if name == "datasync"]
+        kept = [file for name, file in events if name == "barrier"]
+        if call in (CHANGES["extend"], CHANGES["append"], CHANGES["resize"]):
+            assert now.data in kept and now.metadata in kept and waited == [now.metadata]
+        if now.data in kept:
+            before = events[: events.index(("barrier", now.data))]
+            assert now.metadata in [file for name, file in events[len(before) :] if name == "write"]
+
+
+def test_a_flush_waits_once_for_a_disk_that_keeps_an_order(path, events):
+    with xa.create(path, VALUES.shape, "i4", chunks=2) as array:
+        array[...] = VALUES
+        now = array._store.now
+        events.clear()
+        array.flush()
+        syncs = [event for event in events if event[0] != "write"]
+        assert syncs == [("barrier", now.data), ("datasync", now.metadata)]
+
+
+def test_files_on_two_disks_need_more_than_a_barrier(path, events, monkeypatch):
+    with xa.create(path, VALUES.shape, "i4", chunks=2) as array:
+        array[...] = VALUES
+        now = array._store.now
+        real = File.stat
+
+        def elsewhere(file):
+            about = real(file)
+            return about if file is now.data else os.stat_result((*about[:2], -1, *about[3:]))
+
+        monkeypatch.setattr(File, "stat", elsewhere)
+        events.clear()
+        array.flush()
+        syncs = [event for event in events if event[0] != "write"]
+        assert syncs == [("datasync", now.data), ("datasync", now.metadata)]
 
 
 def test_an_error_of_the_disk_after_a_commit_says_that_it_counts(path, monkeypatch):

@@ -12,6 +12,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from systems import needs_replaced_open_files
 
 import extarray as xa
 
@@ -108,6 +109,7 @@ def test_growth_by_the_owner_is_taken_up(path):
         assert not owner[:-1].any()
 
 
+@needs_replaced_open_files
 def test_an_axis_more_is_taken_up(path):
     with xa.create(path, (4,), "i4", chunks=3, checksum=True) as owner:
         owner[...] = 1
@@ -241,6 +243,7 @@ def test_cuts_by_the_owner(path, fill):
     assert xa.check(path).ok
 
 
+@needs_replaced_open_files
 def test_replaced_files_are_noticed(path):
     xa.zeros((4,), path=path).close()
     with elements(path) as a:

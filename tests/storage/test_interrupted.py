@@ -8,6 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
+from systems import needs_reports_of_holes
 
 import extarray as xa
 from extarray.storage import memory
@@ -127,6 +128,7 @@ def test_interrupt_when_all_was_done_keeps_the_growth(tmp_path, monkeypatch):
         assert array[2:].all()
 
 
+@needs_reports_of_holes
 @pytest.mark.parametrize("growth", ["exact", ("linear", 40)])
 @pytest.mark.parametrize("place", ["fill", "extend", "exceeds_disk"])
 @pytest.mark.parametrize("sparse", [False, True])

@@ -16,6 +16,7 @@ import sys
 
 import numpy as np
 import pytest
+from systems import IS_ROOT
 
 import extarray as xa
 from extarray.maintenance.group_files import left_folders, making_folder, remove_left_folders
@@ -24,7 +25,7 @@ from extarray.storage import filesystem, lock, names
 OLD = np.arange(12, dtype="i4").reshape(3, 4)
 NEW = OLD[:2] * 10
 OTHER = 4321
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+as_root = pytest.mark.skipif(not IS_ROOT, reason="gives files to another user")
 
 
 def make(path, values=OLD):
@@ -202,7 +203,7 @@ def job(request, folder):
 def test_what_replaces_a_file_keeps_its_permissions(job, folder):
     call, replaced = job
     for file in replaced:
-        if os.geteuid() == 0:
+        if IS_ROOT:
             os.chown(file, OTHER, OTHER + 1)
         os.chmod(file, 0o640)
         tell_of_attributes(file)
@@ -249,7 +250,7 @@ def test_a_folder_that_replaces_another_keeps_its_permissions(tmp_path, make):
     if make is zarr_array:
         pytest.importorskip("zarr")
     make(tmp_path, OLD)
-    if os.geteuid() == 0:
+    if IS_ROOT:
         os.chown(tmp_path / "z", OTHER, OTHER)
     os.chmod(tmp_path / "z", 0o2750)
     before = os.stat(tmp_path / "z")

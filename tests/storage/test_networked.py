@@ -32,7 +32,7 @@ from extarray.storage.filesystem import File
 @pytest.fixture(autouse=True)
 def networked(tmp_path, monkeypatch):
     """Let the file system count as shared by hosts, and shorten the waiting."""
-    fd = os.open(tmp_path, os.O_RDONLY)
+    fd = system.open_place(str(tmp_path))
     monkeypatch.setitem(system.NETWORKED, file_system_of(fd), "a test's")
     os.close(fd)
     monkeypatch.setattr(limits, "visibility_patience", 0.3)

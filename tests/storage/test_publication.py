@@ -15,6 +15,14 @@ import numpy as np
 import places
 import pytest
 from failing import Failing
+from systems import (
+    IS_ROOT,
+    needs_fork,
+    needs_links,
+    needs_modes,
+    needs_removed_working_folders,
+    needs_replaced_open_files,
+)
 
 import extarray as xa
 from extarray.common import system
@@ -42,6 +50,7 @@ def umask():
     os.umask(before)
 
 
+@needs_modes
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o002, 0o664)])
 def test_a_new_file_has_what_the_umask_leaves(path, umask, mask, mode):
     umask(mask)
@@ -49,6 +58,7 @@ def test_a_new_file_has_what_the_umask_leaves(path, umask, mask, mode):
     assert [mode_of(path, suffix) for suffix in SUFFIXES] == [mode] * 2
 
 
+@needs_modes
 def test_what_is_overwritten_keeps_its_permissions(path, umask):
     """h5py and `numpy.save` keep permissions, too: they write into the existing file."""
     make(path)
@@ -59,6 +69,7 @@ def test_what_is_overwritten_keeps_its_permissions(path, umask):
     assert [mode_of(path, suffix) for suffix in SUFFIXES] == [0o600, 0o660]
 
 
+@needs_modes
 @pytest.mark.parametrize("old", [0o600, 0o640, 0o666])
 def test_nobody_else_may_read_what_overwrites_before_it_has_its_permissions(
     path, umask, monkeypatch, old
@@ -80,7 +91,8 @@ def test_nobody_else_may_read_what_overwrites_before_it_has_its_permissions(
     assert [mode_of(path, suffix) for suffix in SUFFIXES] == [old] * 2
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+@needs_modes
+@pytest.mark.skipif(IS_ROOT, reason="root may do everything")
 def test_what_may_not_be_written_is_not_overwritten(path):
     make(path)
     os.chmod(f"{path}.xmd", 0o400)
@@ -90,6 +102,7 @@ def test_what_may_not_be_written_is_not_overwritten(path):
         assert (array[...] == VALUES).all()
 
 
+@needs_removed_working_folders
 @pytest.mark.parametrize(
     "call", [xa.open, xa.check, lambda path: xa.create(path, 3)], ids=["open", "check", "create"]
 )
@@ -102,6 +115,7 @@ def test_a_working_folder_that_is_gone(tmp_path, monkeypatch, call):
         call("a")
 
 
+@needs_links
 def test_a_linked_folder(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -130,6 +144,7 @@ def linked(tmp_path):
     return link, target
 
 
+@needs_links
 def test_linked_files(linked):
     link, target = linked
     with xa.open(link, "r+") as array:
@@ -140,6 +155,7 @@ def test_linked_files(linked):
         assert len(array) == 6
 
 
+@needs_links
 def test_overwriting_goes_through_links(linked):
     """As with h5py and NumPy, the targets of the links are replaced."""
     link, target = linked
@@ -156,6 +172,7 @@ def test_overwriting_goes_through_links(linked):
             assert (array[...] == VALUES + 1).all()
 
 
+@needs_links
 def test_a_link_that_leads_nowhere(tmp_path):
     for suffix in SUFFIXES:
         (tmp_path / f"a{suffix}").symlink_to(tmp_path / f"b{suffix}")
@@ -207,7 +224,7 @@ def test_the_array_is_there_when_its_metadata_have_their_name(between, engine):
 @pytest.fixture
 def plain_renames(monkeypatch):
     """Simulate a system without exclusive renames."""
-    monkeypatch.setattr(system, "_rename", lambda *names: False)
+    monkeypatch.setattr(system, "rename_exclusively", lambda *names: False)
 
 
 def test_a_name_is_no_second_link_where_that_would_be_another_file(
@@ -231,22 +248,22 @@ def test_a_name_is_no_second_link_where_that_would_be_another_file(
 def test_nobody_takes_a_name_that_another_takes_where_there_are_no_links(
     path, monkeypatch, plain_renames
 ):
-    plain = os.rename
+    plain = os.replace
 
     def link(*names, **how):
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
-    def rename(*names):
-        monkeypatch.setattr(os, "rename", plain)
+    def replace(*names):
+        monkeypatch.setattr(os, "replace", plain)
         with pytest.raises(xa.errors.ExistsError):
             make(path, VALUES + 1)
-        rename.tried = True
+        replace.tried = True
         plain(*names)
 
     monkeypatch.setattr(os, "link", link)
-    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(os, "replace", replace)
     make(path)
-    assert rename.tried
+    assert replace.tried
     assert sorted(os.listdir(path.parent)) == ["scene.xmd", "scene.xta"]
     with xa.open(path) as array:
         assert (array[...] == VALUES).all()
@@ -259,7 +276,7 @@ def test_a_name_that_cannot_be_taken_is_given_up_where_there_are_no_links(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr(os, "rename", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(PermissionError):
         make(path)
     assert os.listdir(path.parent) == []
@@ -286,6 +303,7 @@ def test_readers_and_writers_of_what_was_made_through_fuse(tmp_path):
         subprocess.run(["umount", "-l", mounted], check=True, timeout=60)
 
 
+@needs_replaced_open_files
 def test_what_is_left_of_creators_is_in_nobody_s_way(path):
     for suffix in SUFFIXES:
         Path(f"{path}{suffix}.0123456789ab.new").write_bytes(b"rubbish")
@@ -296,6 +314,7 @@ def test_what_is_left_of_creators_is_in_nobody_s_way(path):
         assert len(array) == 6
 
 
+@needs_replaced_open_files
 def test_it_can_be_overwritten_between_two_names(between):
     make(between, VALUES + 1, overwrite=True)
     with xa.open(between) as array:
@@ -319,6 +338,7 @@ def small_blocks():
         yield
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_source_that_fails_leaves_what_was_there(path, small_blocks, overwrite):
     if overwrite:
@@ -333,6 +353,7 @@ def test_a_source_that_fails_leaves_what_was_there(path, small_blocks, overwrite
     xa.from_array(VALUES, path, overwrite=overwrite).close()
 
 
+@needs_fork
 def test_who_is_killed_while_it_fills_leaves_what_was_there(path, forked):
     make(path)
     code = """
@@ -349,6 +370,7 @@ xa.from_array(source, sys.argv[1], chunks=2, overwrite=True)
     assert xa.check(path).ok
 
 
+@needs_replaced_open_files
 def test_until_it_is_filled_others_see_what_was_there(path, small_blocks):
     def look(path):
         with xa.open(path) as array:
@@ -388,6 +410,7 @@ def test_an_array_that_came_meanwhile(path, small_blocks, overwrite):
         assert (array[...] == VALUES).all()
 
 
+@needs_replaced_open_files
 def test_an_array_is_overwritten_by_what_is_made_of_it(path):
     make(path)
     with xa.open(path) as old, xa.from_array(old, path, chunks=3, overwrite=True) as array:
@@ -433,6 +456,7 @@ except KeyboardInterrupt:
         assert (array[...] == 5).all()
 
 
+@needs_replaced_open_files
 def test_what_replaces_an_array_can_be_opened_whatever_becomes_of_later_commits(path):
     """A power cut may tear both live superblocks."""
     make(path)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fancy_selections, selections, sides
+from systems import needs_fork
 
 import extarray as xa
 from extarray.format.constants import CUTS_BYTES, LIVE_SLOTS
@@ -213,6 +214,7 @@ def test_a_reader_whose_array_was_regrown(disk):
             assert len(looks) >= 4
 
 
+@needs_fork
 def test_a_forked_child(path, engine):
     """The child still knows elements that the parent cuts off after the fork."""
     with xa.create(path, (8, 4), "i4", chunks=(2, 4), fill_value=FILL, engine=engine) as array:

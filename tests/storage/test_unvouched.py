@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from systems import needs_boot_id, needs_replaced_open_files, needs_signals
 
 import extarray as xa
 from extarray import cli
@@ -50,6 +51,7 @@ def with_place(path, **changes):
         file.write(place)
 
 
+@needs_boot_id
 @pytest.mark.parametrize("flushed", [False, True])
 @pytest.mark.parametrize("attrs", [False, True])
 def test_the_elements_first(writer, tmp_path, flushed, attrs):
@@ -77,6 +79,7 @@ def test_the_elements_first(writer, tmp_path, flushed, attrs):
     assert not findings(to)
 
 
+@needs_boot_id
 def test_only_what_the_writer_has_added_is_in_doubt(path, tmp_path):
     with xa.from_array(rows(10), path, (6, 4)):
         pass
@@ -116,6 +119,7 @@ def test_the_metadata_first(path, tmp_path, fill):
     assert problem.boxes == ((slice(0, 90), slice(0, 4)),)
 
 
+@needs_boot_id
 def test_part_of_the_newest_elements(path, tmp_path):
     """The file was copied in the middle of an append to several chunks."""
     to = tmp_path / "copy"
@@ -148,6 +152,7 @@ def test_a_closed_array_is_copied_in_any_order(writer, tmp_path):
     assert not findings(tmp_path / "copy")
 
 
+@needs_signals
 def test_a_killed_writer_loses_nothing(path, forked):
     code = """
 import os, signal, sys
@@ -181,6 +186,7 @@ def left_open(a):
             file.write(data)
 
 
+@needs_boot_id
 def test_a_system_that_went_down(writer):
     """Flushed elements are there; the rest is uncertain."""
     path = writer.path
@@ -210,6 +216,7 @@ def test_another_file_with_the_same_number(writer):
     assert "a copy of those" in findings(path)[0].what
 
 
+@needs_boot_id
 def test_a_place_that_is_not_known(writer, tmp_path):
     path = writer.path
     writer.extend(0, 5)
@@ -236,6 +243,7 @@ def test_where_locks_do_not_reach_check_alone_says_so(writer, tmp_path, monkeypa
     assert "unless a writer has it open on another host" in problem.what
 
 
+@needs_replaced_open_files
 def test_an_axis_more(writer):
     """The new metadata file knows of the same elements."""
     path = writer.path
@@ -246,6 +254,7 @@ def test_an_axis_more(writer):
     assert not findings(path)
 
 
+@needs_boot_id
 def test_a_writer_that_shared_it(path):
     xa.create(path, (0, 4), "i4", chunks=(64, 4)).close()
     with xa.open(path, "r+", share=True) as a, xa.open(path, "r+", share=True) as b:
@@ -259,6 +268,7 @@ def test_a_writer_that_shared_it(path):
         xa.open(f"{path}.copy").close()
 
 
+@needs_boot_id
 def test_an_archive_and_the_command(writer, tmp_path, capsys):
     archive = tmp_path / "backup.tar"
     with tarfile.open(archive, "w") as tar:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from systems import needs_replaced_open_files
 
 import extarray as xa
 from extarray.errors import ChecksumError, CorruptError
@@ -187,6 +188,7 @@ def test_nor_by_growth(path, engine):
     assert is_damaged(path, 8)
 
 
+@needs_replaced_open_files
 def test_nor_by_an_axis_with_more_elements_a_chunk(path):
     with xa.create(path, (3,), "<i4", chunks=6, checksum=True) as a:
         a[...] = 1
@@ -366,6 +368,7 @@ def test_dask_verifies_what_it_reads(path, scheduler):
         assert a.to_dask()[0, 0].compute(scheduler=scheduler) == 0
 
 
+@needs_replaced_open_files
 def test_what_is_replaced_in_place_is_opened_as_it_was(damaged):
     with pytest.raises(ChecksumError):
         xa.rechunk(xa.open(damaged, verify="read"), chunks=(5, 7), in_place=True)

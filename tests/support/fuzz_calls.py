@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import warnings
 from pathlib import Path
 
@@ -20,6 +19,9 @@ from fuzz_pairs import MOST
 from model import sample
 
 import extarray as xa
+
+with contextlib.suppress(ImportError):  # not on Windows
+    import resource
 
 __all__ = ["call", "twins"]
 

@@ -17,7 +17,6 @@ import itertools
 import os
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -39,6 +38,9 @@ import extarray as xa
 from extarray.array import creation
 from extarray.common.limits import limits
 from extarray.maintenance import blob_packing
+
+with contextlib.suppress(ImportError):  # not on Windows
+    import resource
 
 __all__ = ["FORMATS", "Children", "attack", "limit", "seeds"]
 

@@ -11,7 +11,6 @@ import itertools
 import json
 import math
 import os
-import resource
 import struct
 import warnings
 from dataclasses import dataclass, field
@@ -23,6 +22,9 @@ from dice import Dice
 
 import extarray as xa
 from extarray.format._crc import crc32c
+
+with contextlib.suppress(ImportError):  # not on Windows
+    import resource
 
 __all__ = ["Image", "attack", "limit_files", "limit_memory", "seeds"]
 

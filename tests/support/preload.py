@@ -64,7 +64,8 @@ def build(folder: Path, name: str = "preload") -> Path | None:
         return None
     library = folder / f"{name}.so"
     source = Path(__file__).with_name(f"{name}.c")
-    command = [compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"]
+    core = Path(__file__).resolve().parents[2] / "extarray" / "_core"
+    command = [compiler, "-O1", "-shared", "-fPIC", f"-I{core}", "-o", library, source, "-ldl"]
     subprocess.run(command, check=True, timeout=120)
     return library
 

@@ -12,7 +12,6 @@ holds a system lock there, which ends with the process, however that ends.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import os
 import shutil
@@ -20,6 +19,8 @@ import tempfile
 import uuid
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
+
+from extarray.common.system import EXCLUSIVE, lock_whole
 
 __all__ = ["Folder", "one_at_a_time", "shares_little", "shares_memory", "shed"]
 
@@ -81,7 +82,7 @@ def shares_little() -> bool:
 def one_at_a_time() -> Iterator[None]:
     """Let only one process of the run at a time into such a block."""
     with open(Path(tempfile.gettempdir(), "one-at-a-time"), "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock_whole(file.fileno(), EXCLUSIVE, wait=True)
         yield
 
 
@@ -91,7 +92,7 @@ class Folder:
     def __init__(self, parent: str | None = None, files: str | None = None):
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)).resolve()
         self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        lock_whole(self._lock, EXCLUSIVE, wait=True)
         self.temporary = self.path / "t"
         self.temporary.mkdir()
         #: The folder that pytest makes, on another file system if that is to be tried.
@@ -116,7 +117,7 @@ def remove_old(parent: Path) -> None:
             about = lock.stat()
         except OSError:  # removed meanwhile, or owned by another user
             continue
-        if about.st_uid == os.getuid():
+        if not hasattr(os, "getuid") or about.st_uid == os.getuid():
             found.append((about.st_mtime, lock))
     for _, lock in sorted(found)[:-KEPT]:
         try:
@@ -124,7 +125,7 @@ def remove_old(parent: Path) -> None:
         except OSError:
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_whole(descriptor, EXCLUSIVE)
         except OSError:  # its run is alive
             continue
         else:

@@ -1,0 +1,101 @@
+"""Marks of tests that need something of the system, and the reasons to skip them elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from extarray.common import system
+from extarray.storage.filesystem import File
+
+__all__ = [
+    "IS_POSIX",
+    "IS_ROOT",
+    "needs_advice",
+    "needs_any_names",
+    "needs_blocks",
+    "needs_boot_id",
+    "needs_fork",
+    "needs_links",
+    "needs_modes",
+    "needs_posix",
+    "needs_removed_working_folders",
+    "needs_replaced_open_files",
+    "needs_reports_of_holes",
+    "needs_signals",
+]
+
+IS_POSIX = os.name == "posix"
+#: Whether this user may do everything.
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def needs_posix(what: str) -> pytest.MarkDecorator:
+    """Return a mark for a test that needs a call, a file or a rule of POSIX."""
+    return pytest.mark.skipif(not IS_POSIX, reason=f"Windows has no {what}")
+
+
+needs_fork = needs_posix("fork")
+needs_blocks = needs_posix("number of blocks in the result of os.stat")
+needs_signals = needs_posix("signal that ends a process at once (SIGKILL)")
+needs_removed_working_folders = needs_posix("working folder that is removed")
+needs_any_names = needs_posix("names of files with any character")
+needs_modes = needs_posix("modes and owners of files")
+needs_advice = needs_posix("advice about an open file (posix_fadvise)")
+
+
+@functools.cache
+def replaces_open_files() -> bool:
+    """Tell whether a file can be replaced while it is open, as everywhere but on some Windows."""
+    if IS_POSIX:
+        return True
+    with tempfile.TemporaryDirectory() as folder:
+        one, other = os.path.join(folder, "one"), os.path.join(folder, "other")
+        Path(other).touch()
+        file = File.open(one, os.O_RDWR | os.O_CREAT)
+        try:
+            system.replace(other, one)
+        except OSError:
+            return False
+        finally:
+            file.close()
+    return True
+
+
+@functools.cache
+def reports_holes() -> bool:
+    """Tell whether the file system of temporary files makes holes and tells where they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = File.open(os.path.join(folder, "a"), os.O_RDWR | os.O_CREAT)
+        try:
+            file.truncate(1 << 24)
+            return file.disk_bytes() < 1 << 24 and file.all_holes([0], [1 << 24])
+        finally:
+            file.close()
+
+
+@functools.cache
+def makes_links() -> bool:
+    """Tell whether this user may make symbolic links."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            os.symlink(folder, os.path.join(folder, "link"))
+        except OSError:
+            return False
+        return os.path.islink(os.path.join(folder, "link"))
+
+
+needs_replaced_open_files = pytest.mark.skipif(
+    not replaces_open_files(), reason="an open file cannot be replaced here (no POSIX rename)"
+)
+needs_reports_of_holes = pytest.mark.skipif(
+    not reports_holes(), reason="this file system does not tell holes"
+)
+needs_links = pytest.mark.skipif(not makes_links(), reason="symbolic links cannot be made here")
+needs_boot_id = pytest.mark.skipif(
+    system.boot_id() == bytes(16), reason="the system does not tell its runs apart"
+)
