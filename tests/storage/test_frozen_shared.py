@@ -10,7 +10,6 @@ import shutil
 import signal
 import time
 import traceback
-import zlib
 
 import frozen_reader
 import numpy as np
@@ -43,11 +42,6 @@ def die(array):
     array._store.writers.ticket = 0
     array._store.now.close()
     let_go(array)
-
-
-def decode(codec, payload, size):
-    assert codec in (0, 1, 5)
-    return payload * (size // len(payload)) if codec < 5 else zlib.decompress(payload)
 
 
 def n_frozen(array):
@@ -107,7 +101,7 @@ def test_changes_of_two_writers(path, engines, fill, sparse):
         assert not n_frozen(two)
     with xa.open(path, "r+") as a:
         np.testing.assert_array_equal(a[...], model)
-    found, attrs = frozen_reader.read(path, decode)
+    found, attrs = frozen_reader.read(path)
     np.testing.assert_array_equal(found, model)
     assert attrs == {"a": 1}
     with xa.open(path) as a:

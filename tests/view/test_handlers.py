@@ -25,6 +25,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.testing import AsyncHTTPTestCase
 from tornado.websocket import websocket_connect
 
+from extarray.common.limits import limits
 from extarray.plot import segments
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
@@ -417,7 +418,7 @@ class TestWhatIsServed(Case):
         ) as a:
             a[...] = 1
             a.freeze()
-            for value in 5, 4, 3, 2:  # the fourth write to a frozen chunk thaws it
+            for value in range(limits.rewrites + 1):  # the last write thaws the chunk
                 a[2, 3] = value
             a.flush()
             head, body = self.numbers(
