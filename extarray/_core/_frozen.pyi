@@ -27,7 +27,7 @@ class Decoder(Protocol):
         addresses: list[int],
         entries: list[int],
         keeps: bool,
-        take: Callable[[list[int], list[NDArray[np.uint8]], list[Rest | None] | None], object],
+        take: Callable[[list[int], list[NDArray[np.uint8]], Sequence[Rest | None] | None], object],
         boxes: list[Sequence[tuple[int, int]] | None] | None = None,
     ) -> None:
         """Hand the bytes of chunks, each in contiguous memory, to `take` with their numbers here.

@@ -19,7 +19,7 @@ from extarray.grid.chunking import elements_of_chunk
 from extarray.grid.order import sides_in_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -116,7 +116,7 @@ class _Decoder:
         addresses: list[int],
         entries: list[int],
         keeps: bool,
-        take: Callable[[list[int], list[NDArray[np.uint8]], list[_Rest | None] | None], object],
+        take: Callable[[list[int], list[NDArray[np.uint8]], Sequence[_Rest | None] | None], object],
         boxes: list[Box | None] | None = None,
     ) -> None:
         """Hand chunks to `take`, on several threads if there are many."""
