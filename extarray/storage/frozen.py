@@ -40,6 +40,8 @@ from extarray.format.blobs import (
     FILL,
     UNIT,
     Stored,
+    blob_bytes,
+    damaged_entry,
     decode_blob,
     decode_stored,
     encode_entry_of_blob,
@@ -705,8 +707,7 @@ class FrozenTable:
         if word == FILL:
             target[:] = fill * (size // len(fill))
             return
-        offset, n_bytes = place_of_word(word)
-        blob = memoryview(self.log.read(n_bytes, offset))
+        blob = self._blob(address, word)
         itemsize, whole = self._header.dtype.itemsize, target
         if size < self._header.chunk_bytes:  # for a reader that knows fewer axes
             whole = memoryview(bytearray(self._header.chunk_bytes))
@@ -725,8 +726,14 @@ class FrozenTable:
         word = int(self.entries(np.array([address]))[0])
         if word in (RAW, FILL):
             return None
+        return payload_of(self._blob(address, word), address, self._block)
+
+    def _blob(self, address: int, word: int) -> memoryview:
+        """Read the blob that a word leads to, unless no blob can be there, or none that large."""
         offset, n_bytes = place_of_word(word)
-        return payload_of(memoryview(self.log.read(n_bytes, offset)), address, self._block)
+        if offset < FILE_HEAD_BYTES or not 0 < n_bytes <= blob_bytes(self._header.chunk_bytes):
+            raise damaged_entry(address)
+        return memoryview(self.log.read(n_bytes, offset))
 
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
@@ -1178,9 +1185,7 @@ class FrozenTable:
     def _moved_blob(self, address: int, word: int, offset: int, uuid: bytes) -> bytes:
         """Return the blob of a chunk as it stands at an offset of another log."""
         try:
-            at, n_bytes = place_of_word(word)
-            blob = memoryview(self.log.read(n_bytes, at))
-            return move_blob(blob, address, self.uuid, offset, uuid)
+            return move_blob(self._blob(address, word), address, self.uuid, offset, uuid)
         except ChecksumError as error:
             name = f"{self._pair.path}.xtz"
             told = ChecksumError(
