@@ -93,7 +93,7 @@ HANDED_ON = 1 << 63
 
 # Space of the log that a writer takes at a time.
 _REGION = 1 << 24
-# Bytes of blobs to copy at a time, and to append: to join them holds the GIL.
+# Bytes of blobs that are copied at a time, and appended at a time: joining them holds the GIL.
 _AT_ONCE = 1 << 22
 _PIECE = 1 << 18
 # Words of the table to look through at a time.
