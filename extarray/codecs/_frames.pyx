@@ -1,9 +1,9 @@
 """Frames, decoded without the GIL by the C functions behind the Python packages of the codecs.
 
 A Python call for each frame takes and gives up the GIL, which costs threads as much as a small
-frame does, and copies the bytes once more.  The compiled modules of the packages mostly show the C
-functions that they call; `libraries` looks them up when it imports a package.  Where it finds none,
-and for all that is not plainly right, the Python way counts, and its errors.
+frame does, and copies the bytes once more.  Most builds of the packages export the C functions that
+they call; `libraries` looks them up when it imports a package.  If it finds none, or a frame is not
+plainly right, the caller decodes the frame in Python, which also finds the error to raise.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
@@ -17,7 +17,7 @@ cdef extern from "_filters.h":
 
 cdef extern from *:
     """
-    /* As zstd.h and lz4.h declare them; both promise that this stays. */
+    /* As zstd.h and lz4.h declare them; both keep these functions stable. */
     typedef struct {
         void *(*create)(void);
         size_t (*free)(void *);
@@ -26,7 +26,7 @@ cdef extern from *:
     } xa_zstd_functions;
     typedef int (*xa_lz4_function)(const char *, char *, int, int);
 
-    /* Threads that decode look at these meanwhile. */
+    /* Threads that decode may read these while an import stores them. */
     #define xa_take(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
     #define xa_give(p, value) __atomic_store_n((p), (value), __ATOMIC_RELEASE)
     static xa_zstd_functions xa_zstd_found, *xa_zstd_used;
@@ -74,7 +74,7 @@ def use_zstd(uintptr_t create, uintptr_t drop, uintptr_t length, uintptr_t decod
         ``ZSTD_decompressDCtx``.
     """
     if decode:
-        # The same ones each time.
+        # Each call stores the same ones, so a thread that reads them meets no mixture.
         xa_zstd_found.create = <void *(*)() noexcept nogil> create
         xa_zstd_found.free = <size_t (*)(void *) noexcept nogil> drop
         xa_zstd_found.length = <size_t (*)(const void *, size_t) noexcept nogil> length
@@ -190,7 +190,7 @@ cdef bint decompress(
             return False
         if room.zstd == NULL:
             room.zstd, room.free_zstd = zstd.create(), zstd.free
-        # It would decode frames that follow, too.
+        # ZSTD_decompressDCtx would also decode frames that follow this one.
         return (room.zstd != NULL and zstd.length(frame, n_frame) == <size_t> n_frame
                 and zstd.decode(room.zstd, out, n, frame, n_frame) == <size_t> n)
     if codec == LZ4:

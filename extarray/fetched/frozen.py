@@ -39,6 +39,7 @@ from extarray.format.blobs import (
     BlobPlaces,
     blob_bytes,
     check_blob,
+    damaged_entry,
     decode_blob,
 )
 from extarray.format.frozen import RAW, check_log_head, places_of_words
@@ -312,9 +313,7 @@ class Mixed(Changing):
         possible = (sizes > 0) & (sizes <= blob_bytes(self._size)) & (offsets >= FILE_HEAD_BYTES)
         for i in np.flatnonzero((live > FILL) & ~possible).tolist():
             address = int(addresses[numbers[i]])
-            error = ChecksumError(f"the entry of chunk {address} leads to no blob")
-            error.chunk = address
-            missed.append(_Missed(int(numbers[i]), error))
+            missed.append(_Missed(int(numbers[i]), damaged_entry(address)))
         log, uuid = self._log, words.block.uuid
         problem: ExtArrayError | None = None
         if waits and possible.any() and not log.knows(uuid, int(ends[possible].max())):

@@ -99,7 +99,7 @@ cdef class BlobReader:
         cdef int64_t size = <int64_t> (target.word & ((1 << LENGTH_BITS) - 1)) * UNIT
         cdef uint64_t n_payload
         cdef int codec
-        if offset == 0 or size < HEAD_BYTES:
+        if offset == 0 or size < HEAD_BYTES or size - UNIT >= HEAD_BYTES + self.chunk_bytes:
             return False
         if self.n_blob < size:
             found = realloc(self.blob, size)

@@ -43,6 +43,7 @@ __all__ = [
     "check_blob_size",
     "check_file_head",
     "check_frame",
+    "damaged_entry",
     "decode_blob",
     "decode_blob_head",
     "decode_blobs_block",
@@ -256,13 +257,17 @@ def decode_entries(
     wrong = (sizes < least) | (sizes > most) | (sizes > block.size - offsets)
     wrong = ~is_fill & (wrong | (offsets < FILE_HEAD_BYTES))
     if wrong.any():
-        address = int(addresses[np.argmax(wrong)])
-        error = ChecksumError(
-            f"the entry of chunk {address} in the table of blobs is damaged: it leads to no blob"
-        )
-        error.chunk = address
-        raise error
+        raise damaged_entry(int(addresses[np.argmax(wrong)]))
     return BlobPlaces(offsets, sizes)
+
+
+def damaged_entry(address: int) -> ChecksumError:
+    """Return the error about the entry of a chunk that can lead to no blob."""
+    error = ChecksumError(
+        f"the entry of chunk {address} in the table of blobs is damaged: it leads to no blob"
+    )
+    error.chunk = address
+    return error
 
 
 # -- ``.xtz`` and its blobs ------------------------------------------------------------------------

@@ -44,7 +44,9 @@ from extarray.format.blobs import (
     UNIT,
     Stored,
     blamed,
+    blob_bytes,
     check_frame,
+    damaged_entry,
     decode_blob,
     decode_blocks,
     decode_stored,
@@ -98,7 +100,7 @@ HANDED_ON = 1 << 63
 
 # Space of the log that a writer takes at a time.
 _REGION = 1 << 24
-# Bytes of blobs to copy at a time, and to append: to join them holds the GIL.
+# Bytes of blobs that are copied at a time, and appended at a time: joining them holds the GIL.
 _AT_ONCE = 1 << 22
 _PIECE = 1 << 18
 # Words of the table to look through at a time.
@@ -714,8 +716,7 @@ class FrozenTable:
         if word == FILL:
             target[:] = fill * (size // len(fill))
             return
-        offset, n_bytes = place_of_word(word)
-        blob = memoryview(self.log.read(n_bytes, offset))
+        blob = self._blob(address, word)
         itemsize, whole = self._header.dtype.itemsize, target
         if size < self._header.chunk_bytes:  # for a reader that knows fewer axes
             whole = memoryview(bytearray(self._header.chunk_bytes))
@@ -732,7 +733,7 @@ class FrozenTable:
         header = self._header
         if word == FILL or n_bytes != header.chunk_bytes:
             return None
-        offset, size = place_of_word(word)
+        offset, size = self._place(address, word)
         data = memoryview(self.log.read(min(size, _BEFORE_BLOCKS), offset))
         how = self._block, size, header.chunk_bytes, header.dtype.itemsize
         head, cut = decode_blocks(data, address, *how, verify)
@@ -751,8 +752,19 @@ class FrozenTable:
         word = int(self.entries(np.array([address]))[0])
         if word in (RAW, FILL):
             return None
+        return payload_of(self._blob(address, word), address, self._block)
+
+    def _blob(self, address: int, word: int) -> memoryview:
+        """Read the blob that a word leads to."""
+        offset, n_bytes = self._place(address, word)
+        return memoryview(self.log.read(n_bytes, offset))
+
+    def _place(self, address: int, word: int) -> tuple[int, int]:
+        """Return offset and bytes of a blob, unless none can be there, or none that large."""
         offset, n_bytes = place_of_word(word)
-        return payload_of(memoryview(self.log.read(n_bytes, offset)), address, self._block)
+        if offset < FILE_HEAD_BYTES or not 0 < n_bytes <= blob_bytes(self._header.chunk_bytes):
+            raise damaged_entry(address)
+        return offset, n_bytes
 
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
@@ -1205,9 +1217,7 @@ class FrozenTable:
     def _moved_blob(self, address: int, word: int, offset: int, uuid: bytes) -> bytes:
         """Return the blob of a chunk as it stands at an offset of another log."""
         try:
-            at, n_bytes = place_of_word(word)
-            blob = memoryview(self.log.read(n_bytes, at))
-            return move_blob(blob, address, self.uuid, offset, uuid)
+            return move_blob(self._blob(address, word), address, self.uuid, offset, uuid)
         except ChecksumError as error:
             name = f"{self._pair.path}.xtz"
             told = ChecksumError(

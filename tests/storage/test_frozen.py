@@ -468,6 +468,24 @@ def test_a_damaged_blob_is_named_with_its_elements(path):
         assert caught.value.chunk == address
 
 
+@pytest.mark.parametrize("word", [2, 2 << 24, (1 << 24) + 3, (2 << 24) - 1])
+def test_a_word_that_leads_to_no_blob_is_refused_before_anything_is_read(path, word):
+    """A word can name 1 GiB, which a thread would take for a chunk of any size."""
+    make(path, VALUES)
+    with xa.open(path) as a:
+        (place,) = (at for at, _ in table(a).regions)
+        right = int(table(a).entries(np.array([0]))[0])
+    assert right >> 24 == 1
+    with open(f"{path}.xmd", "r+b") as file:
+        file.seek(place)
+        file.write(word.to_bytes(8, "little") * 2)
+    with xa.open(path, "r+") as a:
+        for read in (lambda: a[0, 0], a.thaw, a.repack, lambda: table(a).payload(0)):
+            with pytest.raises(xa.errors.ChecksumError, match="chunk 0 .*it leads to no blob"):
+                read()
+    assert not xa.check(path, data=True).ok
+
+
 # -- files -----------------------------------------------------------------------------------------
 
 
