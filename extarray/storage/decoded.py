@@ -236,7 +236,9 @@ class _Rooms:
             place = self._free.pop()
         except IndexError:
             place = self._more()
-        room = place[:]
+        # Arrays are based on the first array that owns its memory, and a view of `place[:]` would not
+        # keep that alive.  Here, the base is no array: all views keep the room.
+        room = np.frombuffer(memoryview(place), np.uint8)
         key = id(room)
         self._used[key] = weakref.ref(room, lambda _: self._give_back(key, place))
         return room

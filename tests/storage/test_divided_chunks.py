@@ -200,6 +200,27 @@ def test_memory_of_chunks_comes_back():
     assert _Rooms(1 << 25).take().nbytes == 1 << 25
 
 
+def test_memory_of_chunks_stays_while_there_are_views_of_it():
+    rooms = _Rooms(1 << 18)
+    views = []
+    for n in range(40):
+        room = rooms.take()
+        room[:] = n
+        views += [room[4:].view("u4")[1:].reshape(2, -1)] if n % 2 else [memoryview(room)[7:]]
+        del room
+    for n, view in enumerate(views):
+        assert (np.asarray(view).view("u1") == n).all()
+
+
+def test_views_of_chunks_that_have_left(tmp_path):
+    frozen_array(tmp_path / "a", chunks=(4, 32, 150))
+    with xa.config.set(chunk_cache=1), xa.open(tmp_path / "a") as a:
+        views = [a.chunk((i, 1, 0))[1:] if i % 2 else a.chunk((i, 1, 0)) for i in range(16)]
+        np.testing.assert_array_equal(a[...], X)
+        for i, view in enumerate(views):
+            np.testing.assert_array_equal(view, X[4 * i + i % 2 : 4 * i + 4, 32:])
+
+
 def test_decoded_chunks_that_leave_make_room(tmp_path):
     frozen_array(tmp_path / "a")
     with xa.config.set(chunk_cache=2 * 32 * 32 * 150 * 4), xa.open(tmp_path / "a") as a:
