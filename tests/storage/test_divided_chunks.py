@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import extarray as xa
 from extarray.common.limits import limits
 from extarray.storage import frozen
-from extarray.storage.decoded import _Rooms
+from extarray.storage.decoded import _Rest, _Rooms
 
 SHAPE, CHUNKS = (64, 64, 150), (32, 32, 150)
 _X, _Y, _Z = np.ogrid[: SHAPE[0], : SHAPE[1], : SHAPE[2]]
@@ -184,6 +184,32 @@ def test_threads_want_blocks_of_one_chunk(tmp_path):
         for one in threads:
             one.join()
     assert not wrong
+
+
+def test_a_chunk_becomes_whole_while_another_thread_has_waited_for_it(tmp_path, monkeypatch):
+    frozen_array(tmp_path / "a")
+    want, is_there, may_go_on = _Rest.want, threading.Event(), threading.Event()
+
+    def want_and_wait(self, box):
+        want(self, box)
+        if threading.current_thread() is slow:
+            is_there.set()
+            assert may_go_on.wait(60)
+
+    def work():
+        found.append(a[1])
+
+    monkeypatch.setattr(_Rest, "want", want_and_wait)
+    found, slow = [], threading.Thread(target=work)
+    with xa.open(tmp_path / "a") as a:
+        assert a[20, 20, 0] == X[20, 20, 0]
+        assert a[20, 40, 0] == X[20, 40, 0]
+        slow.start()
+        assert is_there.wait(60)
+        np.testing.assert_array_equal(a[...], X)
+        may_go_on.set()
+        slow.join()
+    np.testing.assert_array_equal(found, X[None, 1])
 
 
 def test_memory_of_chunks_comes_back():
