@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 
 import numpy as np
@@ -10,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.codecs.codec import CodecId
 from extarray.common.limits import limits
+from extarray.format._crc import crc32c
 from extarray.storage import frozen
 from extarray.storage.decoded import _Rest, _Rooms
 
@@ -141,6 +144,26 @@ def test_the_table_of_blocks_is_covered_by_a_checksum(tmp_path):
         log.write_bytes(data)
         with xa.open(tmp_path / "a") as a, pytest.raises(xa.ChecksumError, match="chunk 0"):
             a[3, 3, 3]
+
+
+def test_a_table_of_blocks_that_is_longer_than_its_payload(tmp_path):
+    frozen_array(tmp_path / "a")
+    with xa.open(tmp_path / "a") as a:
+        table = a._store.now.frozen
+        at, uuid = table.place_of_blob(0), table.uuid
+    n, blocks, rest = 20, 1, struct.pack("<7I", 2, 1, 1, 1, 1, 20, 0)
+    head = struct.pack("<IQQHBBI", n, 0, 1, CodecId.ZSTD, 0, 0, blocks) + rest
+    log = tmp_path / "a.xtz"
+    data = bytearray(log.read_bytes())
+    blob = struct.pack("<I", crc32c(head, crc32c(uuid))) + head
+    data[at : at + len(blob)] = blob
+    log.write_bytes(data)
+    with xa.open(tmp_path / "a") as a:
+        for box in (np.s_[3, 3, 3], np.s_[...]):
+            with pytest.raises(xa.ChecksumError, match="chunk 0"):
+                a[box]
+        np.testing.assert_array_equal(a[32:], X[32:])
+    assert not xa.check(tmp_path / "a", data=True).ok
 
 
 def test_written_boxes_keep_the_other_blocks(tmp_path):
