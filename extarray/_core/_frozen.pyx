@@ -33,15 +33,17 @@ cdef class Decoded:
 
     cdef int want(self, object box) except -1:
         """Decode what is missing in a box of the chunk; None: in all of it."""
-        if self.rest is not None:
-            self.rest.want(box)
-            if not FREE_THREADS and self.rest.is_whole:
+        rest = self.rest    # another thread may find meanwhile that all is there
+        if rest is not None:
+            rest.want(box)
+            if not FREE_THREADS and rest.is_whole:
                 self.rest = None
         return 0
 
     cdef bint is_whole(self) except -1:
         """Tell whether all bytes are there."""
-        return self.rest is None or self.rest.is_whole
+        rest = self.rest
+        return rest is None or rest.is_whole
 
 
 cdef Decoded decoded(

@@ -65,6 +65,7 @@ cdef class Transfers(ArrayState):
     cdef int _verify(self, Frame frame, addresses) except -1
     cdef void _note_visits(self, const query_t *q) noexcept
     cdef Frame _latest_table(self, Frame frame)
+    cdef Frame _showing(self)
     cdef bint _rewrite(self, Frame frame, selection_t *s, cnp.ndarray values) except -1
     cdef int _thaw(self, Frame frame, addresses) except -1
     cdef int _tell(self, const selection_t *s) except -1

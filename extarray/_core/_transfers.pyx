@@ -848,18 +848,27 @@ cdef class Transfers(ArrayState):
     cdef Frame _latest_table(self, Frame frame):
         """Return a frame with the table of frozen chunks that counts now; the same if it has it."""
         cdef Frame now, latest
-        self.host.look_at_table(self)
-        now = self._opened()
+        self.host.look_at_table(self if self.original is None else self.original)
+        now = self._showing()
         if now.frozen is frame.frozen or now.frozen is None:
             return frame
         latest = frame.copied()
         latest.frozen = now.frozen
         return latest
 
+    cdef Frame _showing(self):
+        """Return the frame of the array; of the original, if this one was made by `hold`.
+
+        Only the original learns that other metadata have the table of frozen chunks.
+        """
+        return self._opened() if self.original is None else self.original._opened()
+
     cdef int _thaw(self, Frame frame, addresses) except -1:
         """Give frozen chunks their raw bytes back, before a write that is noted already."""
+        cdef Frozen frozen
+        self._writable()
         # Other metadata may have the table by now.  From here on, no chunk written to is frozen.
-        cdef Frozen frozen = self._writable().frozen
+        frozen = self._showing().frozen
         if not frozen.entries(addresses).any():
             return 0
         with frozen.thawing:
@@ -901,8 +910,9 @@ cdef class Transfers(ArrayState):
         for j in range(s.ndim):
             total *= w.n[j]
         # Other metadata may have the table by now.
+        self._writable()
         if (frame.sums is not None or frame.trust is not None
-                or self._writable().frozen is not frozen):
+                or self._showing().frozen is not frozen):
             return False
         if total > frozen.share or not count_frozen(frame, s):
             return False

@@ -1,6 +1,6 @@
 """Payloads of chunks: made by a codec, and decoded into the place of the chunk.
 
-A chunk of at least 256 KiB is cut into *blocks*, cuboids of equal sides (fewer elements at the end
+A chunk of more than 256 KiB is cut into *blocks*, cuboids of equal sides (fewer elements at the end
 of an axis), which are filtered and compressed one by one, so that a part can be decoded alone.  A
 table before them names the sides, so that a payload decodes without knowing the array.
 """
@@ -122,6 +122,11 @@ class Blocks:
         self.sides, self.steps, self.ends, self.sums = tuple(sides), tuple(steps), ends, sums
         self.grid = tuple(-(-n // step) for n, step in zip(sides, steps, strict=True))
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Sides of more than one element: few axes, which NumPy can have."""
+        return tuple(n for n in self.sides if n > 1)
+
     def __len__(self) -> int:
         return math.prod(self.grid)
 
@@ -131,11 +136,12 @@ class Blocks:
         return start, self.ends[number]
 
     def place(self, number: int) -> tuple[slice, ...]:
-        """Return which elements of the chunk are those of a block."""
+        """Return which elements of the chunk are those of a block, along the axes of `lengths`."""
         found = []
         for n, step, count in zip(self.sides[::-1], self.steps[::-1], self.grid[::-1], strict=True):
             number, q = divmod(number, count)
-            found.append(slice(q * step, min((q + 1) * step, n)))
+            if n > 1:
+                found.append(slice(q * step, min((q + 1) * step, n)))
         return tuple(found[::-1])
 
     def numbers_in(self, sides: Sequence[int], box: Box) -> list[int]:
@@ -238,13 +244,15 @@ def encode(
     if filter_id is None:
         filter_id = _best_filter(codec, chunk, itemsize)
     blocks = 0
+    if codec.id != CodecId.NAMED and len(chunk) > limits.divided_bytes:
+        cut = _cut((len(chunk) // itemsize,) if sides is None else sides, itemsize)
+        blocks = len(cut) if len(cut) > 1 else 0
     if codec.id == CodecId.NAMED:
         payload = compress_named(codec, _filtered(filter_id, chunk, itemsize), itemsize)
-    elif len(chunk) < limits.divided_bytes:
-        payload = _compressed(codec, filter_id, chunk, itemsize)
+    elif blocks:
+        payload = _divided(codec, filter_id, chunk, itemsize, cut)
     else:
-        cut = _cut((len(chunk) // itemsize,) if sides is None else sides, itemsize)
-        blocks, payload = len(cut), _divided(codec, filter_id, chunk, itemsize, cut)
+        payload = _compressed(codec, filter_id, chunk, itemsize)
     if not _saves(len(payload), len(chunk)):
         return Encoded(CodecId.RAW, FilterId.NONE, 0, chunk)
     return Encoded(codec.id, filter_id, blocks, payload)
@@ -265,8 +273,8 @@ def _divided(codec: Codec, filter_id: int, chunk: memoryview, itemsize: int, cut
 
 
 def _elements(chunk: memoryview, cut: Blocks, itemsize: int) -> NDArray[np.uint8]:
-    """Return the elements of a chunk as an array with its axes, and one of their bytes."""
-    return np.frombuffer(chunk, np.uint8).reshape(*cut.sides, itemsize)
+    """Return a chunk's elements as an array with the axes of `place`, and one of their bytes."""
+    return np.frombuffer(chunk, np.uint8).reshape(*cut.lengths, itemsize)
 
 
 def _bytes_of(elements: NDArray[np.uint8]) -> memoryview:

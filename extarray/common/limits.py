@@ -20,7 +20,7 @@ class Limits:
     coded_bytes: int = 1 << 20
 
     # -- codecs ----------------------------------------------------------------------------------
-    #: Bytes from which on a chunk is cut into blocks, and the most bytes of a block: smaller ones
+    #: Bytes beyond which a chunk is cut into blocks, and the most bytes of a block: smaller ones
     #: take longer to decode, as each has a frame with tables of its own.
     divided_bytes: int = 1 << 18
     block_bytes: int = 1 << 18

@@ -432,7 +432,11 @@ def _check_covered(blob: memoryview, head: BlobHead, address: int, block: BlobsB
             raise _damaged(address, str(error)) from None
     stop = BLOB_HEAD_BYTES + first
     covered = blob[CHECKSUM.size : stop]
-    if stop > len(blob) or crc32c(covered, crc32c(block.uuid)) != head.crc:
+    if (
+        first > head.payload_bytes
+        or stop > len(blob)
+        or crc32c(covered, crc32c(block.uuid)) != head.crc
+    ):
         raise _damaged(address, "it does not match its checksum")
     return first
 

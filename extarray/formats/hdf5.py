@@ -281,7 +281,7 @@ def to_hdf5(
 
     Compressed chunks of the array, in its files or in a packed one, are written as they are if
     `compression` and `shuffle` ask for their codec, and `chunks` are theirs: "zlib" is HDF5's gzip.
-    They are whole, and below 256 KiB, or came from such a file; others are encoded by HDF5.
+    They are whole, and of up to 256 KiB, or came from such a file; others are encoded by HDF5.
 
     Coordinates along one axis become dimension scales in the same group.  Texts ("U") are stored as
     UTF-8 of fixed length, dates as h5py's opaque data.

@@ -254,7 +254,7 @@ def to_zarr(
 
     Compressed chunks of the array, in its files or in a packed one, are written as they are if
     `compressors` (and `filters`) are their codec, zstd or zlib, and `chunks` are theirs.  They are
-    whole, and below 256 KiB, or came from such a store; others are encoded by zarr.
+    whole, and of up to 256 KiB, or came from such a store; others are encoded by zarr.
 
     Attributes that are NumPy numbers or arrays become JSON numbers and lists.  In Zarr 2, the fill
     value of an array with axis names is its attribute ``_FillValue``, since xarray takes elements

@@ -282,7 +282,7 @@ class _Chunks:
         raise ArgumentError(
             f"chunks of '{self._node.array.path}' are encoded in a way to which references cannot "
             "lead: Zarr has one codec for all chunks, 'zstd' or 'zlib', perhaps with the filter "
-            "'shuffle', for chunks below 256 KiB, and none that are stored raw because no codec "
+            "'shuffle', for chunks of up to 256 KiB, and none that are stored raw because no codec "
             f"makes them smaller; {remedy}pack the array without compression"
         )
 

@@ -87,7 +87,7 @@ class FrozenChunks:
         # open, and its space taken, until the garbage collector comes.
         size = pair.header.chunk_bytes
         decoder = _Decoder(pair, table, axial)
-        divides = size >= limits.divided_bytes and not table.asks
+        divides = size > limits.divided_bytes and not table.asks
         self.core = Frozen(
             decoder, size, config.chunk_cache, table.freezes, limits.rewrites, divides
         )
@@ -236,7 +236,9 @@ class _Rooms:
             place = self._free.pop()
         except IndexError:
             place = self._more()
-        room = place[:]
+        # NumPy bases views on the array that owns the memory, if all between are arrays: a view of
+        # `place[:]` would keep the slab alone.  This room has another base, so its views keep it.
+        room = np.frombuffer(memoryview(place), np.uint8)
         key = id(room)
         self._used[key] = weakref.ref(room, lambda _: self._give_back(key, place))
         return room

@@ -766,3 +766,28 @@ def test_a_full_disk_leaves_an_array_without(path, monkeypatch, suffix):
     with xa.open(path) as a:
         assert (a[0] == 9).all()
         assert np.array_equal(a[1:], VALUES[1:])
+
+
+def test_an_operation_goes_on_while_the_codec_changes(tmp_path, engine):
+    with xa.create(
+        tmp_path / "a", (0, 512), "i4", chunks=CHUNKS, compression="zlib", freeze="never",
+        engine=engine,
+    ) as a:  # fmt: skip
+        a.append(VALUES)
+        held = a._held()  # as an operation has it that goes through the array part by part
+        a.compression = "lz4"
+        a.freeze()
+        a.flush()
+        np.testing.assert_array_equal(held[...], VALUES)
+        expected = VALUES.copy()
+        for box, value in ((np.s_[:8], 10), (np.s_[9:15, 3], 11), (np.s_[20, 20], 12)):
+            held[box] = expected[box] = value
+            np.testing.assert_array_equal(held[...], expected)
+            np.testing.assert_array_equal(a[...], expected)
+        a.freeze()
+        a.flush()
+        np.testing.assert_array_equal(held[...], expected)
+        with pytest.raises(IndexError):
+            held[40]
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[...], expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 
 import numpy as np
@@ -10,9 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.codecs.codec import CodecId
 from extarray.common.limits import limits
+from extarray.format._crc import crc32c
 from extarray.storage import frozen
-from extarray.storage.decoded import _Rooms
+from extarray.storage.decoded import _Rest, _Rooms
 
 SHAPE, CHUNKS = (64, 64, 150), (32, 32, 150)
 _X, _Y, _Z = np.ogrid[: SHAPE[0], : SHAPE[1], : SHAPE[2]]
@@ -143,6 +146,26 @@ def test_the_table_of_blocks_is_covered_by_a_checksum(tmp_path):
             a[3, 3, 3]
 
 
+def test_a_table_of_blocks_that_is_longer_than_its_payload(tmp_path):
+    frozen_array(tmp_path / "a")
+    with xa.open(tmp_path / "a") as a:
+        table = a._store.now.frozen
+        at, uuid = table.place_of_blob(0), table.uuid
+    n, blocks, rest = 20, 1, struct.pack("<7I", 2, 1, 1, 1, 1, 20, 0)
+    head = struct.pack("<IQQHBBI", n, 0, 1, CodecId.ZSTD, 0, 0, blocks) + rest
+    log = tmp_path / "a.xtz"
+    data = bytearray(log.read_bytes())
+    blob = struct.pack("<I", crc32c(head, crc32c(uuid))) + head
+    data[at : at + len(blob)] = blob
+    log.write_bytes(data)
+    with xa.open(tmp_path / "a") as a:
+        for box in (np.s_[3, 3, 3], np.s_[...]):
+            with pytest.raises(xa.ChecksumError, match="chunk 0"):
+                a[box]
+        np.testing.assert_array_equal(a[32:], X[32:])
+    assert not xa.check(tmp_path / "a", data=True).ok
+
+
 def test_written_boxes_keep_the_other_blocks(tmp_path):
     y = X.copy()
     with xa.open(frozen_array(tmp_path / "a"), "r+") as a:
@@ -186,6 +209,32 @@ def test_threads_want_blocks_of_one_chunk(tmp_path):
     assert not wrong
 
 
+def test_a_chunk_becomes_whole_while_another_thread_has_waited_for_it(tmp_path, monkeypatch):
+    frozen_array(tmp_path / "a")
+    want, is_there, may_go_on = _Rest.want, threading.Event(), threading.Event()
+
+    def want_and_wait(self, box):
+        want(self, box)
+        if threading.current_thread() is slow:
+            is_there.set()
+            assert may_go_on.wait(60)
+
+    def work():
+        found.append(a[1])
+
+    monkeypatch.setattr(_Rest, "want", want_and_wait)
+    found, slow = [], threading.Thread(target=work)
+    with xa.open(tmp_path / "a") as a:
+        assert a[20, 20, 0] == X[20, 20, 0]
+        assert a[20, 40, 0] == X[20, 40, 0]
+        slow.start()
+        assert is_there.wait(60)
+        np.testing.assert_array_equal(a[...], X)
+        may_go_on.set()
+        slow.join()
+    np.testing.assert_array_equal(found, X[None, 1])
+
+
 def test_memory_of_chunks_comes_back():
     rooms = _Rooms(1 << 18)
     kept = [rooms.take() for _ in range(40)]
@@ -198,6 +247,27 @@ def test_memory_of_chunks_comes_back():
     again = [rooms.take() for _ in range(40)]
     assert {room.ctypes.data for room in again} == places
     assert _Rooms(1 << 25).take().nbytes == 1 << 25
+
+
+def test_memory_of_chunks_stays_while_there_are_views_of_it():
+    rooms = _Rooms(1 << 18)
+    views = []
+    for n in range(40):
+        room = rooms.take()
+        room[:] = n
+        views += [room[4:].view("u4")[1:].reshape(2, -1)] if n % 2 else [memoryview(room)[7:]]
+        del room
+    for n, view in enumerate(views):
+        assert (np.asarray(view).view("u1") == n).all()
+
+
+def test_views_of_chunks_that_have_left(tmp_path):
+    frozen_array(tmp_path / "a", chunks=(4, 32, 150))
+    with xa.config.set(chunk_cache=1), xa.open(tmp_path / "a") as a:
+        views = [a.chunk((i, 1, 0))[1:] if i % 2 else a.chunk((i, 1, 0)) for i in range(16)]
+        np.testing.assert_array_equal(a[...], X)
+        for i, view in enumerate(views):
+            np.testing.assert_array_equal(view, X[4 * i + i % 2 : 4 * i + 4, 32:])
 
 
 def test_decoded_chunks_that_leave_make_room(tmp_path):
