@@ -26,7 +26,7 @@ from ._types cimport (
     shown_at,
 )
 
-from extarray.common.errors import ClosedError, ReadOnlyError, ShapeError
+from extarray.common.errors import ArgumentError, ClosedError, ReadOnlyError, ShapeError
 
 cdef extern from "_sections.h":
     void xa_enter_section() noexcept
@@ -666,10 +666,15 @@ cdef class ArrayState:
 
     cdef Frame _writable(self):
         cdef Frame frame = self._opened()
+        cdef Frame latest
         if not frame.now.is_writable:
             raise self._read_only("write to")
         if self.original is not None:
-            self.original._writable()   # it may be closed, and have another writer by now
+            latest = self.original._writable()  # it may be closed, and have another writer by now
+            if frame.frozen is None and latest.frozen is not None:
+                raise ArgumentError(
+                    f"{self._name()} has been given its first compression, and so other files, "
+                    "while an operation that writes to it was under way; run that again")
         add_to(&self.changes, 1)        # the caller is about to write
         return frame
 

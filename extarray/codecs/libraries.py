@@ -11,7 +11,6 @@ import sys
 import threading
 import zlib
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from extarray.codecs import _frames
@@ -68,9 +67,9 @@ def _functions(module: str, *names: str) -> list[int]:
     try:
         import ctypes  # some Pythons lack it
 
-        library = ctypes.CDLL(import_module(module).__file__ or "")
+        library = ctypes.CDLL(sys.modules[module].__file__ or "")
         found = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names]
-    except (ImportError, AttributeError, OSError):
+    except (ImportError, KeyError, AttributeError, OSError):
         found = []
     return [address or 0 for address in found] if all(found) and found else [0] * len(names)
 

@@ -93,7 +93,7 @@ class Encoded(NamedTuple):
 
 
 class Blocks:
-    """How a chunk is cut into blocks, which have the order "C" in its grid of blocks.
+    """Blocks into which a chunk is cut, in the order "C" of their grid.
 
     Parameters
     ----------

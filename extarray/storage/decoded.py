@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray._core._axial import Axial
+    from extarray._core._frozen import Rest
     from extarray.codecs.payloads import Box
     from extarray.format._blobs import BlobReader
     from extarray.storage.frozen import DividedBlob, FrozenTable
@@ -116,7 +117,7 @@ class _Decoder:
         addresses: list[int],
         entries: list[int],
         keeps: bool,
-        take: Callable[[list[int], list[NDArray[np.uint8]], Sequence[_Rest | None] | None], object],
+        take: Callable[[list[int], list[NDArray[np.uint8]], Sequence[Rest | None] | None], object],
         boxes: list[Box | None] | None = None,
     ) -> None:
         """Hand chunks to `take`, on several threads if there are many."""
@@ -162,7 +163,7 @@ class _Decoder:
         entries: list[int],
         boxes: list[Box | None] | None,
         reader: BlobReader,
-    ) -> list[_Rest | None] | None:
+    ) -> list[Rest | None] | None:
         """Decode chunks, or at least boxes of them; return the blocks of each that are left."""
         verify = self._pair.verify != "never"
         try:
@@ -173,7 +174,7 @@ class _Decoder:
             if boxes is None:
                 self._table.decode_many(chunks, addresses, entries, verify, reader)
                 return None
-            rests: list[_Rest | None] = []
+            rests: list[Rest | None] = []
             for chunk, address, entry, box in zip(chunks, addresses, entries, boxes, strict=True):
                 rest = None if box is None else self._part(chunk, address, entry, box, verify)
                 if rest is None:

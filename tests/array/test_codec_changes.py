@@ -791,3 +791,16 @@ def test_an_operation_goes_on_while_the_codec_changes(tmp_path, engine):
             held[40]
     with xa.open(tmp_path / "a") as a:
         np.testing.assert_array_equal(a[...], expected)
+
+
+def test_an_operation_writes_to_no_files_that_a_first_codec_replaced(tmp_path, engine):
+    with xa.create(tmp_path / "a", (0, 512), "i4", chunks=CHUNKS, engine=engine) as a:
+        a.append(VALUES)
+        held = a._held()
+        a.compression = "zlib"
+        np.testing.assert_array_equal(held[...], VALUES)
+        with pytest.raises(ArgumentError, match="first compression.*run that again"):
+            held[0] = 1
+        np.testing.assert_array_equal(a[...], VALUES)
+        a._held()[0] = 2
+        assert (a[0] == 2).all()
