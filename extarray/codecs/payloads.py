@@ -22,9 +22,8 @@ from extarray.codecs._filters import (
     repeat,
     shuffle,
     unshuffle,
-    unshuffle_rows,
 )
-from extarray.codecs._frames import decode_alone
+from extarray.codecs._frames import decode_alone, decode_block_alone
 from extarray.codecs.codec import Codec, CodecId, FilterId
 from extarray.codecs.libraries import compress, compress_named, decompress, decompress_named
 from extarray.common.errors import CorruptError, VersionError
@@ -54,9 +53,7 @@ __all__ = [
 
 # Blocks do not become shorter than this along an axis, in elements; along the fastest, in bytes.
 _LEAST_SIDE = 8
-_LEAST_ROW = 1 << 8
-# Elements of a row from which on undoing a filter row by row is faster than moving them afterwards.
-_LONG_ROW = 1 << 5
+_LEAST_ROW = 1 << 7
 _WORD = 4
 _MOST_AXES = 64
 # Bytes of the pieces of a chunk by which a filter is chosen, their number, and the highest level.
@@ -440,21 +437,14 @@ def decode_blocks_into(
 
     Parameters and errors are those of `decode_into`.
     """
-    elements = _elements(out, cut, itemsize)
-    room = np.empty(math.prod(cut.steps) * itemsize, np.uint8)
     for number, frame in frames:
-        place = elements[cut.place(number)]
-        if place.flags.c_contiguous:
-            decode_frame_into(_bytes_of(place), codec, filter_id, frame, itemsize)
-        elif filter_id == FilterId.SHUFFLE and place.ndim <= 4 and place.shape[-2] >= _LONG_ROW:
-            block = room[: place.size]
-            decode_frame_into(memoryview(block), codec, FilterId.NONE, frame, itemsize)
-            rows = place.reshape(-1, place.shape[-3], place.shape[-2] * itemsize)  # a view
-            unshuffle_rows(rows, block, itemsize)
-        else:
-            block = room[: place.size]
-            decode_frame_into(memoryview(block), codec, filter_id, frame, itemsize)
-            place[...] = block.reshape(place.shape)
+        how = number, codec, filter_id, frame, itemsize
+        if decode_block_alone(out, cut.sides, cut.steps, *how):
+            continue
+        place = _elements(out, cut, itemsize)[cut.place(number)]
+        block = np.empty(place.size, np.uint8)
+        decode_frame_into(memoryview(block), codec, filter_id, frame, itemsize)
+        place[...] = block.reshape(place.shape)
 
 
 def table_bytes(n_axes: int, blocks: int) -> int:

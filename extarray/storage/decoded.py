@@ -129,7 +129,7 @@ class _Decoder:
         turns, choosing = iter(range(0, n, step)), threading.Lock()
 
         def work() -> None:
-            reader, chunks = self._reader(), list(np.empty((0 if keeps else step, size), np.uint8))
+            reader, chunks = self.reader(), list(np.empty((0 if keeps else step, size), np.uint8))
             while True:
                 with choosing:
                     start = next(turns, n)
@@ -145,16 +145,20 @@ class _Decoder:
                     found,
                     self._fill(found, addresses[some], entries[some], wanted, reader),
                 )
-            if size <= _TURN_BYTES:
-                self._readers.append(reader)
+            self.give_reader(reader)
 
         run_together([work] * shares)
 
-    def _reader(self) -> BlobReader:
+    def reader(self) -> BlobReader:
         """Return memory for a thread, which nobody uses just now."""
         with contextlib.suppress(IndexError):
             return self._readers.pop()
         return self._table.reader()
+
+    def give_reader(self, reader: BlobReader) -> None:
+        """Take memory back; that for large chunks is not kept."""
+        if self._size <= _TURN_BYTES:
+            self._readers.append(reader)
 
     def _fill(
         self,
@@ -176,7 +180,9 @@ class _Decoder:
                 return None
             rests: list[Rest | None] = []
             for chunk, address, entry, box in zip(chunks, addresses, entries, boxes, strict=True):
-                rest = None if box is None else self._part(chunk, address, entry, box, verify)
+                rest = None
+                if box is not None:
+                    rest = self._part(chunk, address, entry, box, verify, reader)
                 if rest is None:
                     self._table.decode_many([chunk], [address], [entry], verify, reader)
                 rests.append(rest)
@@ -185,7 +191,13 @@ class _Decoder:
         return rests
 
     def _part(
-        self, chunk: NDArray[np.uint8], address: int, entry: int, box: Box, verify: bool
+        self,
+        chunk: NDArray[np.uint8],
+        address: int,
+        entry: int,
+        box: Box,
+        verify: bool,
+        reader: BlobReader,
     ) -> _Rest | None:
         """Decode the blocks of a chunk with elements of a box; None: it takes all blocks."""
         divided = self._table.divided(address, entry, self._size, verify)
@@ -194,7 +206,7 @@ class _Decoder:
         numbers = divided.cut.numbers_in(self.sides, box)
         if len(numbers) == len(divided.cut):
             return None
-        divided.decode(memoryview(chunk), numbers)
+        divided.decode(chunk, numbers, reader)
         return _Rest(self, divided, chunk, numbers)
 
     def told(self, error: ChecksumError) -> ChecksumError:
@@ -295,8 +307,10 @@ class _Rest:
                 )
                 self._uses += not wanted
             if wanted:
+                reader = self._decoder.reader()
                 try:
-                    self._blob.decode(memoryview(self._chunk), sorted(wanted))
+                    self._blob.decode(self._chunk, sorted(wanted), reader)
                 except ChecksumError as error:
                     raise self._decoder.told(error) from None
+                self._decoder.give_reader(reader)
                 self._missing = self._missing - wanted

@@ -45,6 +45,7 @@ from extarray.format.blobs import (
     Stored,
     blamed,
     blob_bytes,
+    bytes_before_blocks,
     check_frame,
     damaged_entry,
     decode_blob,
@@ -105,7 +106,7 @@ _AT_ONCE = 1 << 22
 _PIECE = 1 << 18
 # Words of the table to look through at a time.
 _WORDS_AT_ONCE = 1 << 16
-# Bytes of a blob to read in the hope that they reach up to its first block.
+# Bytes of a blob to read at first, which reach up to its first block unless it has hundreds.
 _BEFORE_BLOCKS = 1 << 12
 _PAGE = 4096
 # A live word that asks; the rest of it is the age of the question.
@@ -734,9 +735,12 @@ class FrozenTable:
         if word == FILL or n_bytes != header.chunk_bytes:
             return None
         offset, size = self._place(address, word)
-        data = memoryview(self.log.read(min(size, _BEFORE_BLOCKS), offset))
         how = self._block, size, header.chunk_bytes, header.dtype.itemsize
+        data = memoryview(self.log.read(min(size, _BEFORE_BLOCKS), offset))
         head, cut = decode_blocks(data, address, *how, verify)
+        if cut is None and head.blocks and size > len(data):  # they are many
+            data = memoryview(self.log.read(min(size, bytes_before_blocks(data)), offset))
+            head, cut = decode_blocks(data, address, *how, verify)
         if cut is None:
             return None
         return DividedBlob(self.log, offset, address, head, cut, header.dtype.itemsize, verify)
@@ -1265,18 +1269,25 @@ class DividedBlob:
         self._log, self._start, self._address = log, offset + BLOB_HEAD_BYTES, address
         self._head, self.cut, self._itemsize, self._verify = head, cut, itemsize, verify
 
-    def decode(self, target: memoryview, numbers: Sequence[int]) -> None:
+    def decode(self, target: NDArray[np.uint8], numbers: Sequence[int], reader: BlobReader) -> None:
         """Write the elements of some blocks, by rising number, to the memory of the chunk.
+
+        `reader`: of the table, as `FrozenTable.reader` returns it.
 
         Raises
         ------
         ChecksumError
             One of them is damaged; ``chunk`` names the chunk.
         """
+        cut, codec, filter_id = self.cut, self._head.codec, self._head.filter
+        places = [(number, *cut.frame(number), cut.sums[number]) for number in numbers]
+        how = target, cut.sides, cut.steps, places, codec, filter_id, self._verify
+        with self._log as fd:
+            if reader.read_blocks(fd, self._start, *how):
+                return
         frames = ((number, self._frame(number)) for number in numbers)
-        how = self._head.codec, self._head.filter, self.cut
         try:
-            decode_blocks_into(target, *how, frames, self._itemsize)
+            decode_blocks_into(memoryview(target), codec, filter_id, cut, frames, self._itemsize)
         except (CorruptError, VersionError) as error:
             raise blamed(error, self._address) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.codecs import payloads
 from extarray.codecs.codec import CodecId
 from extarray.common.limits import limits
 from extarray.format._crc import crc32c
@@ -33,18 +35,18 @@ def small_blocks(monkeypatch):
 def decoded(monkeypatch):
     """Note the numbers of blocks that are decoded one by one, and chunks that are decoded whole."""
     found = []
-    blocks, whole = frozen.DividedBlob.decode, frozen.FrozenTable.decode
+    blocks, whole = frozen.DividedBlob.decode, frozen.FrozenTable.decode_many
 
-    def decode_blocks(self, target, numbers):
+    def decode_blocks(self, target, numbers, reader):
         found.append(list(numbers))
-        return blocks(self, target, numbers)
+        return blocks(self, target, numbers, reader)
 
-    def decode_whole(self, *arguments):
-        found.append("whole")
-        return whole(self, *arguments)
+    def decode_whole(self, targets, *arguments):
+        found.extend(["whole"] * len(targets))
+        return whole(self, targets, *arguments)
 
     monkeypatch.setattr(frozen.DividedBlob, "decode", decode_blocks)
-    monkeypatch.setattr(frozen.FrozenTable, "decode", decode_whole)
+    monkeypatch.setattr(frozen.FrozenTable, "decode_many", decode_whole)
     return found
 
 
@@ -164,6 +166,52 @@ def test_a_table_of_blocks_that_is_longer_than_its_payload(tmp_path):
                 a[box]
         np.testing.assert_array_equal(a[32:], X[32:])
     assert not xa.check(tmp_path / "a", data=True).ok
+
+
+def test_a_chunk_of_many_blocks_has_a_longer_table(tmp_path, decoded, monkeypatch):
+    monkeypatch.setattr(limits, "block_bytes", 1 << 8)
+    frozen_array(tmp_path / "a")
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[3], X[3])
+        word = int(a._store.now.frozen.entries(np.array([0]))[0])
+        cut = a._store.now.frozen.divided(0, word, a.chunk_bytes, True).cut
+    assert len(cut) > 512
+    assert len(decoded) == 2 and len(decoded[0]) == 75
+
+
+@pytest.fixture
+def in_python(monkeypatch):
+    """Let nothing be decoded without the GIL."""
+    monkeypatch.setattr(payloads, "decode_block_alone", lambda *_: False)
+    monkeypatch.setattr(payloads, "decode_alone", lambda *_: False)
+    monkeypatch.setattr(
+        frozen.FrozenTable, "reader", lambda self: SimpleNamespace(read=_nothing, read_blocks=_none)
+    )
+
+
+def _nothing(fd, words, *_):
+    return list(range(len(words)))
+
+
+def _none(*_):
+    return False
+
+
+@pytest.mark.parametrize("order", ["C", "F", "Z"])
+@pytest.mark.parametrize("codec", [("zstd", "shuffle"), ("lz4", "bitshuffle"), ("zlib", None)])
+def test_decoding_with_the_gil_gives_the_same(tmp_path, order, codec, in_python):
+    frozen_array(tmp_path / "a", order=order, compression=xa.Codec(codec[0], filter=codec[1]))
+    for box in (np.s_[5], np.s_[:, 33], np.s_[..., 70], np.s_[60, 1, 2], np.s_[...]):
+        with xa.open(tmp_path / "a") as a:
+            np.testing.assert_array_equal(a[box], X[box])
+
+
+@pytest.mark.parametrize("codec", [("zstd", "bitshuffle"), ("lz4", "shuffle"), ("zlib", "shuffle")])
+def test_any_codec_and_filter(tmp_path, codec):
+    frozen_array(tmp_path / "a", compression=xa.Codec(codec[0], filter=codec[1]))
+    for box in (np.s_[5], np.s_[:, 33], np.s_[..., 70], np.s_[60, 1, 2], np.s_[...]):
+        with xa.open(tmp_path / "a") as a:
+            np.testing.assert_array_equal(a[box], X[box])
 
 
 def test_written_boxes_keep_the_other_blocks(tmp_path):
