@@ -11,6 +11,7 @@ import math
 import struct
 from functools import partial
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from extarray.common.limits import limits
 from extarray.common.threads import run_together
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer, Callable, Iterable, Sequence
+    from collections.abc import Buffer, Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +47,7 @@ __all__ = [
     "decode_frame_into",
     "decode_into",
     "encode",
+    "encode_again",
     "n_axes_of",
     "read_blocks",
     "table_bytes",
@@ -255,11 +257,45 @@ def encode(
     return Encoded(codec.id, filter_id, blocks, payload)
 
 
-def _divided(codec: Codec, filter_id: int, chunk: memoryview, itemsize: int, cut: Blocks) -> bytes:
-    """Return the payload of a chunk that is cut into blocks."""
+def encode_again(
+    codec: Codec,
+    filter_id: int,
+    chunk: memoryview,
+    itemsize: int,
+    cut: Blocks,
+    kept: Mapping[int, memoryview],
+) -> Encoded | None:
+    """Return a chunk of which some blocks have changed; None: a codec saves too little.
+
+    Parameters
+    ----------
+    codec, chunk, itemsize
+        As in `encode`; elements of blocks that have not changed do not count.
+    filter_id : int
+    cut : Blocks
+    kept : mapping of int to memoryview
+        The frames of the blocks that have not changed, by number.
+    """
+    payload = _divided(codec, filter_id, chunk, itemsize, cut, kept)
+    if not _saves(len(payload), len(chunk)):
+        return None
+    return Encoded(codec.id, filter_id, len(cut), payload)
+
+
+def _divided(
+    codec: Codec,
+    filter_id: int,
+    chunk: memoryview,
+    itemsize: int,
+    cut: Blocks,
+    kept: Mapping[int, memoryview] = MappingProxyType({}),
+) -> bytes:
+    """Return the payload of a chunk that is cut into blocks; see `encode_again`."""
     elements = _elements(chunk, cut, itemsize)
-    frames = [
-        _compressed(codec, filter_id, _bytes_of(elements[cut.place(number)]), itemsize)
+    frames: list[bytes | memoryview] = [
+        kept[number]
+        if number in kept
+        else _compressed(codec, filter_id, _bytes_of(elements[cut.place(number)]), itemsize)
         for number in range(len(cut))
     ]
     first = table_bytes(len(cut.sides), len(cut))

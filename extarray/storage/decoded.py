@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray._core._frozen import Rest
-    from extarray.codecs.payloads import Box
+    from extarray.codecs.codec import Codec
+    from extarray.codecs.payloads import Box, Encoded
     from extarray.format._blobs import BlobReader
     from extarray.storage.frozen import DividedBlob, FrozenTable
     from extarray.storage.pair import Pair
     from extarray.storage.store import Present
 
-__all__ = ["FrozenChunks", "show_frozen"]
+__all__ = ["FrozenChunks", "RestOfChunk", "show_frozen"]
 
 # Bytes of chunks that a thread decodes at a time, or one chunk.  The memory for larger chunks is
 # given back each time, which costs little beside their decoding.
@@ -198,7 +199,7 @@ class _Decoder:
         box: Box,
         verify: bool,
         reader: BlobReader,
-    ) -> _Rest | None:
+    ) -> RestOfChunk | None:
         """Decode the blocks of a chunk with elements of a box; None: it takes all blocks."""
         divided = self._table.divided(address, entry, self._size, verify)
         if divided is None:
@@ -207,7 +208,7 @@ class _Decoder:
         if len(numbers) == len(divided.cut):
             return None
         divided.decode(chunk, numbers, reader)
-        return _Rest(self, divided, chunk, numbers)
+        return RestOfChunk(self, divided, chunk, numbers)
 
     def told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""
@@ -269,7 +270,7 @@ class _Rooms:
         return places[0]
 
 
-class _Rest:
+class RestOfChunk:
     """The blocks of a chunk that are not decoded yet; a `Rest` of the core's.
 
     Parameters
@@ -294,6 +295,17 @@ class _Rest:
     def is_whole(self) -> bool:
         """All of them have come."""
         return not self._missing
+
+    def encoded(self, codec: Codec) -> Encoded | None:
+        """Return the chunk with what its memory has, and these blocks as they were compressed.
+
+        None: they must be decoded for it.
+        """
+        decoded = set(range(len(self._blob.cut))) - self._missing
+        try:
+            return self._blob.encoded(codec, self._chunk, decoded)
+        except ChecksumError as error:
+            raise self._decoder.told(error) from None
 
     def want(self, box: Box | None) -> None:
         """Decode those with elements of a box, or all; those of a chunk that is used often, too."""
