@@ -8,7 +8,7 @@ from typing_extensions import disjoint_base
 
 from extarray._core._axial import Axial
 from extarray._core._file import Sieve
-from extarray._core._frozen import Frozen
+from extarray._core._frozen import Frozen, Rest
 from extarray._core._mapping import Counter, Region, Users
 from extarray._core._supply import Supply, Trust
 from extarray.common.errors import ExtArrayError, ReadOnlyError
@@ -65,6 +65,7 @@ class Host(Protocol):
         frozen: Frozen,
         addresses: NDArray[np.int64],
         chunks: list[NDArray[np.uint8]],
+        rests: list[Rest | None],
     ) -> bool: ...
 
 @final

@@ -902,7 +902,7 @@ cdef class Transfers(ArrayState):
         cdef Frozen frozen = frame.frozen
         cdef ChunkMoves writes
         cdef walk_t w
-        cdef list raw = [], again = [], missing = [], chunks
+        cdef list raw = [], again = [], missing = [], chunks, rests
         cdef index_t total = 1, i
         cdef Takes taker
         cdef int j
@@ -940,11 +940,14 @@ cdef class Transfers(ArrayState):
                 taker.chunks = {
                     i: np.empty(frozen.chunk_bytes, np.uint8) for i in again if i not in missing}
                 taker.numbers = missing
+                taker.rests = {}
                 if missing:
                     frozen.decoder.decode(
                         [writes.address[i] for i in missing],
-                        [frozen.live(writes.address[i]) for i in missing], True, taker)
+                        [frozen.live(writes.address[i]) for i in missing], True, taker,
+                        [writes.box(i) for i in missing] if frozen.divides else None)
                 chunks = [taker.chunks[i] for i in again]
+                rests = [taker.rests.get(i) for i in again]
                 for i, chunk in zip(again, chunks):
                     writes.move(i, base_of(writes.address[i], chunk, frozen.chunk_bytes))
                 self._check_transferred(frame, writes.failure, True)
@@ -953,7 +956,7 @@ cdef class Transfers(ArrayState):
                     [writes.address[i] for i in raw if frozen.live(writes.address[i])], np.int64)
                 if len(frozen_ones):
                     self.host.thaw(self, frozen_ones)
-                if not self.host.rewrite(self, frozen, addresses, chunks):
+                if not self.host.rewrite(self, frozen, addresses, chunks, rests):
                     return False
                 for i in again:
                     frozen.rewritten[writes.address[i]] = (
@@ -1305,11 +1308,14 @@ cdef class Takes:
     """Takes decoded chunks that are then written to."""
 
     cdef list numbers
-    cdef dict chunks            # by number
+    cdef dict chunks, rests     # by number
 
     def __call__(self, list numbers not None, list chunks not None, list rests=None):
         for i, chunk in zip(numbers, chunks):
             self.chunks[self.numbers[i]] = chunk
+        if rests is not None:
+            for i, rest in zip(numbers, rests):
+                self.rests[self.numbers[i]] = rest
 
 
 @cython.final

@@ -472,12 +472,16 @@ class Host:
         frozen: Frozen,
         addresses: NDArray[np.int64],
         chunks: list[NDArray[np.uint8]],
+        rests: list[Any],
     ) -> bool:
-        """Give frozen chunks other bytes in new blobs, unless they must be thawed."""
+        """Give frozen chunks other bytes in new blobs, unless they must be thawed.
+
+        `rests`: of each chunk, the blocks that are neither decoded nor written to.
+        """
         decoded = array._store.now.decoded
         if decoded is None or decoded.core is not frozen:  # later metadata have the table
             return False
-        return decoded.table.rewrite(addresses, chunks)
+        return decoded.table.rewrite(addresses, chunks, rests)
 
     def damaged(self, array: Stored, frame: Frame, address: int) -> ChecksumError:
         """Return the error for a chunk that fails its checksum; indices are the frame's."""

@@ -6,8 +6,6 @@ from libc.string cimport memcmp
 cdef extern from "_filters.h":
     void xa_shuffle(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
     void xa_unshuffle(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
-    void xa_bytes_from_planes(
-        uint8_t *, const uint8_t *, int64_t, int64_t, int64_t) noexcept nogil
     void xa_bit_shuffle(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
     void xa_bit_unshuffle(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
     void xa_repeat(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
@@ -52,35 +50,6 @@ def shuffle(uint8_t[::1] out not None, const uint8_t[::1] data not None, Py_ssiz
 def unshuffle(uint8_t[::1] out not None, const uint8_t[::1] data not None, Py_ssize_t itemsize):
     """Undo `shuffle`."""
     apply(xa_unshuffle, out, data, itemsize)
-
-
-def unshuffle_rows(
-    uint8_t[:, :, :] out not None, const uint8_t[::1] data not None, Py_ssize_t itemsize
-):
-    """Undo `shuffle` for elements whose places are rows, the last axis of `out`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> out = np.zeros((1, 2, 6), "u1")
-    >>> unshuffle_rows(out[:, :, :4], b"aceg" b"bdfh", 2)
-    >>> [row.tobytes() for row in out[0]]
-    [b'abcd\x00\x00', b'efgh\x00\x00']
-    """
-    cdef Py_ssize_t n = data.shape[0], rows = out.shape[1], width = out.shape[2], i, j
-    cdef Py_ssize_t elements
-    if out.shape[0] * rows * width != n:
-        raise ValueError(f"out has {out.shape[0] * rows * width} bytes in place of {n}")
-    if itemsize < 1 or width % itemsize or (width > 1 and out.strides[2] != 1):
-        raise ValueError(f"rows of {width} bytes are no elements of {itemsize} bytes each")
-    if n:
-        elements = width // itemsize
-        with nogil:
-            for i in range(out.shape[0]):
-                for j in range(rows):
-                    xa_bytes_from_planes(
-                        &out[i, j, 0], &data[(i * rows + j) * elements], n // itemsize, elements,
-                        itemsize)
 
 
 def bit_shuffle(uint8_t[::1] out not None, const uint8_t[::1] data not None, Py_ssize_t itemsize):

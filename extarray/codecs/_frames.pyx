@@ -12,6 +12,7 @@ from libc.string cimport memcmp, memcpy
 
 cdef extern from "_filters.h":
     void xa_unshuffle(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
+    void xa_bytes_from_planes(uint8_t *, const uint8_t *, int64_t, int64_t, int64_t) noexcept nogil
     void xa_bit_unshuffle(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
     void xa_repeat(uint8_t *, const uint8_t *, int64_t, int64_t) noexcept nogil
 
@@ -57,6 +58,9 @@ cdef enum:
     BITSHUFFLE = 2
     # As in `libraries`.
     WINDOW_LOG = 23
+    # Elements of a row from which on undoing a filter row by row is faster than moving them
+    # afterwards.
+    LONG_ROW = 32
 
 cdef const char *MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -132,16 +136,74 @@ def decode_alone(
     cdef bint is_done
     if itemsize < 1 or out.shape[0] == 0 or frame.shape[0] == 0:
         return False
-    try:
-        mine = idle_rooms.pop()
-    except IndexError:
-        mine = _Room()
+    mine = take_room()
     with nogil:
         is_done = decode_frame(
             &out[0], out.shape[0], codec, filter_id, &frame[0], frame.shape[0], itemsize, &mine.room)
+    give_room(mine)
+    return is_done
+
+
+def decode_block_alone(
+    uint8_t[::1] out not None, tuple sides not None, tuple steps not None, int64_t number, int codec,
+    int filter_id, const uint8_t[::1] frame not None, int64_t itemsize
+):
+    """Write the elements of one block of a chunk; False if it must be done another way.
+
+    Then elements of the block, and no others, may have been changed.
+
+    Parameters
+    ----------
+    out : writable buffer of bytes
+        The place of the chunk.
+    sides, steps : tuple of int
+        Of the chunk and of its blocks, as `payloads.Blocks` has them.
+    number : int
+        Of the block.
+    codec, filter_id, frame, itemsize
+        As in `decode_alone`.
+
+    Examples
+    --------
+    >>> import lz4.block
+    >>> from extarray.codecs.libraries import compress
+    >>> from extarray.codecs.codec import Codec
+    >>> out = bytearray(12)
+    >>> frame = compress(Codec("lz4"), b"abcd")
+    >>> decode_block_alone(out, (2, 6), (2, 2), 1, 3, 0, frame, 1), bytes(out)
+    (True, b'\x00\x00ab\x00\x00\x00\x00cd\x00\x00')
+    """
+    cdef _Room mine
+    cdef cut_t cut
+    cdef int64_t n = itemsize
+    cdef int axis
+    cdef bint is_done
+    if itemsize < 1 or out.shape[0] == 0 or frame.shape[0] == 0 or len(sides) > CUT_AXES:
+        return False
+    set_cut(&cut, sides, steps)
+    for axis in range(cut.n_axes):
+        n *= cut.sides[axis]
+    if n != out.shape[0] or not 0 <= number < blocks_of(&cut):
+        raise ValueError(f"{out.shape[0]} bytes are no chunk of sides {sides} with a block {number}")
+    mine = take_room()
+    with nogil:
+        is_done = decode_block(
+            &out[0], &cut, number, codec, filter_id, &frame[0], frame.shape[0], itemsize, &mine.room)
+    give_room(mine)
+    return is_done
+
+
+cdef _Room take_room():
+    try:
+        return idle_rooms.pop()
+    except IndexError:
+        return _Room()
+
+
+cdef int give_room(_Room mine) except -1:
     if mine.room.n_bytes <= MOST_KEPT and len(idle_rooms) < MOST_IDLE:
         idle_rooms.append(mine)
-    return is_done
+    return 0
 
 
 cdef bint decode_frame(
@@ -164,17 +226,105 @@ cdef bint decode_frame(
         return decompress(out, n, codec, frame, n_frame, room)
     if filter_id not in (SHUFFLE, BITSHUFFLE) or n % itemsize:
         return False
-    if room.n_bytes < n:
-        found = realloc(room.bytes, n)
-        if found == NULL:
-            return False
-        room.bytes, room.n_bytes = <uint8_t *> found, n
-    if not decompress(room.bytes, n, codec, frame, n_frame, room):
+    if not has_room(room, n) or not decompress(room.bytes, n, codec, frame, n_frame, room):
         return False
     if filter_id == SHUFFLE:
         xa_unshuffle(out, room.bytes, n // itemsize, itemsize)
     else:
         xa_bit_unshuffle(out, room.bytes, n // itemsize, itemsize)
+    return True
+
+
+cdef bint has_room(frame_room_t *room, int64_t n) noexcept nogil:
+    if room.n_bytes < n:
+        found = realloc(room.bytes, n)
+        if found == NULL:
+            return False
+        room.bytes, room.n_bytes = <uint8_t *> found, n
+    return True
+
+
+cdef int set_cut(cut_t *cut, tuple sides, tuple steps) except -1:
+    """Store how a chunk is cut along at most `CUT_AXES` axes."""
+    cdef int axis
+    if not 1 <= len(sides) <= CUT_AXES or len(sides) != len(steps):
+        raise ValueError(f"no cut of sides {sides} into blocks of {steps}")
+    cut.n_axes = <int> len(sides)
+    for axis in range(cut.n_axes):
+        cut.sides[axis], cut.steps[axis] = sides[axis], steps[axis]
+        if not 1 <= cut.steps[axis] <= cut.sides[axis]:
+            raise ValueError(f"no cut of sides {sides} into blocks of {steps}")
+    return 0
+
+
+cdef int64_t blocks_of(const cut_t *cut) noexcept nogil:
+    cdef int64_t n = 1
+    cdef int axis
+    for axis in range(cut.n_axes):
+        n *= (cut.sides[axis] - 1) // cut.steps[axis] + 1
+    return n
+
+
+cdef bint decode_block(
+    uint8_t *chunk, const cut_t *cut, int64_t number, int codec, int filter_id, const uint8_t *frame,
+    int64_t n_frame, int64_t itemsize, frame_room_t *room
+) noexcept nogil:
+    """Write the elements of a block to their places in a chunk; False as `decode_frame` says."""
+    cdef int64_t lengths[CUT_AXES]
+    cdef int64_t strides[CUT_AXES]      # in elements, as all that follows
+    cdef int64_t index[CUT_AXES]
+    cdef int64_t first = 0, stride = 1, n = 1, run = 1, count, q, n_bytes, row
+    cdef const uint8_t *data
+    cdef bint by_rows
+    cdef int axis = cut.n_axes, outer
+    while axis:
+        axis -= 1
+        count = (cut.sides[axis] - 1) // cut.steps[axis] + 1
+        q = number % count
+        number //= count
+        lengths[axis] = min(cut.steps[axis], cut.sides[axis] - q * cut.steps[axis])
+        strides[axis], index[axis] = stride, 0
+        first += q * cut.steps[axis] * stride
+        stride *= cut.sides[axis]
+        n *= lengths[axis]
+    # Elements that lie side by side in the chunk, and the axes along which such runs repeat.
+    outer = cut.n_axes
+    while outer:
+        outer -= 1
+        run *= lengths[outer]
+        if lengths[outer] < cut.sides[outer]:
+            break
+    n_bytes = n * itemsize
+    chunk += first * itemsize
+    if run == n:
+        return decode_frame(chunk, n_bytes, codec, filter_id, frame, n_frame, itemsize, room)
+    if filter_id not in (NONE, SHUFFLE, BITSHUFFLE):
+        return False
+    by_rows = filter_id == SHUFFLE and run >= LONG_ROW
+    if (not has_room(room, n_bytes if by_rows or filter_id == NONE else 2 * n_bytes)
+            or not decompress(room.bytes, n_bytes, codec, frame, n_frame, room)):
+        return False
+    data = room.bytes
+    if filter_id == SHUFFLE and not by_rows:
+        data += n_bytes
+        xa_unshuffle(room.bytes + n_bytes, room.bytes, n, itemsize)
+    elif filter_id == BITSHUFFLE:
+        data += n_bytes
+        xa_bit_unshuffle(room.bytes + n_bytes, room.bytes, n, itemsize)
+    for row in range(n // run):
+        if by_rows:
+            xa_bytes_from_planes(chunk, data + row * run, n, run, itemsize)
+        else:
+            memcpy(chunk, data + row * run * itemsize, run * itemsize)
+        axis = outer
+        while axis:
+            axis -= 1
+            index[axis] += 1
+            chunk += strides[axis] * itemsize
+            if index[axis] < lengths[axis]:
+                break
+            chunk -= strides[axis] * itemsize * lengths[axis]
+            index[axis] = 0
     return True
 
 

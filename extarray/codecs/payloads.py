@@ -11,6 +11,7 @@ import math
 import struct
 from functools import partial
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,9 +23,8 @@ from extarray.codecs._filters import (
     repeat,
     shuffle,
     unshuffle,
-    unshuffle_rows,
 )
-from extarray.codecs._frames import decode_alone
+from extarray.codecs._frames import decode_alone, decode_block_alone
 from extarray.codecs.codec import Codec, CodecId, FilterId
 from extarray.codecs.libraries import compress, compress_named, decompress, decompress_named
 from extarray.common.errors import CorruptError, VersionError
@@ -32,7 +32,7 @@ from extarray.common.limits import limits
 from extarray.common.threads import run_together
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer, Callable, Iterable, Sequence
+    from collections.abc import Buffer, Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,6 +47,7 @@ __all__ = [
     "decode_frame_into",
     "decode_into",
     "encode",
+    "encode_again",
     "n_axes_of",
     "read_blocks",
     "table_bytes",
@@ -54,9 +55,7 @@ __all__ = [
 
 # Blocks do not become shorter than this along an axis, in elements; along the fastest, in bytes.
 _LEAST_SIDE = 8
-_LEAST_ROW = 1 << 8
-# Elements of a row from which on undoing a filter row by row is faster than moving them afterwards.
-_LONG_ROW = 1 << 5
+_LEAST_ROW = 1 << 7
 _WORD = 4
 _MOST_AXES = 64
 # Bytes of the pieces of a chunk by which a filter is chosen, their number, and the highest level.
@@ -258,11 +257,45 @@ def encode(
     return Encoded(codec.id, filter_id, blocks, payload)
 
 
-def _divided(codec: Codec, filter_id: int, chunk: memoryview, itemsize: int, cut: Blocks) -> bytes:
-    """Return the payload of a chunk that is cut into blocks."""
+def encode_again(
+    codec: Codec,
+    filter_id: int,
+    chunk: memoryview,
+    itemsize: int,
+    cut: Blocks,
+    kept: Mapping[int, memoryview],
+) -> Encoded | None:
+    """Return a chunk of which some blocks have changed; None: a codec saves too little.
+
+    Parameters
+    ----------
+    codec, chunk, itemsize
+        As in `encode`; elements of blocks that have not changed do not count.
+    filter_id : int
+    cut : Blocks
+    kept : mapping of int to memoryview
+        The frames of the blocks that have not changed, by number.
+    """
+    payload = _divided(codec, filter_id, chunk, itemsize, cut, kept)
+    if not _saves(len(payload), len(chunk)):
+        return None
+    return Encoded(codec.id, filter_id, len(cut), payload)
+
+
+def _divided(
+    codec: Codec,
+    filter_id: int,
+    chunk: memoryview,
+    itemsize: int,
+    cut: Blocks,
+    kept: Mapping[int, memoryview] = MappingProxyType({}),
+) -> bytes:
+    """Return the payload of a chunk that is cut into blocks; see `encode_again`."""
     elements = _elements(chunk, cut, itemsize)
-    frames = [
-        _compressed(codec, filter_id, _bytes_of(elements[cut.place(number)]), itemsize)
+    frames: list[bytes | memoryview] = [
+        kept[number]
+        if number in kept
+        else _compressed(codec, filter_id, _bytes_of(elements[cut.place(number)]), itemsize)
         for number in range(len(cut))
     ]
     first = table_bytes(len(cut.sides), len(cut))
@@ -440,21 +473,14 @@ def decode_blocks_into(
 
     Parameters and errors are those of `decode_into`.
     """
-    elements = _elements(out, cut, itemsize)
-    room = np.empty(math.prod(cut.steps) * itemsize, np.uint8)
     for number, frame in frames:
-        place = elements[cut.place(number)]
-        if place.flags.c_contiguous:
-            decode_frame_into(_bytes_of(place), codec, filter_id, frame, itemsize)
-        elif filter_id == FilterId.SHUFFLE and place.ndim <= 4 and place.shape[-2] >= _LONG_ROW:
-            block = room[: place.size]
-            decode_frame_into(memoryview(block), codec, FilterId.NONE, frame, itemsize)
-            rows = place.reshape(-1, place.shape[-3], place.shape[-2] * itemsize)  # a view
-            unshuffle_rows(rows, block, itemsize)
-        else:
-            block = room[: place.size]
-            decode_frame_into(memoryview(block), codec, filter_id, frame, itemsize)
-            place[...] = block.reshape(place.shape)
+        how = number, codec, filter_id, frame, itemsize
+        if decode_block_alone(out, cut.sides, cut.steps, *how):
+            continue
+        place = _elements(out, cut, itemsize)[cut.place(number)]
+        block = np.empty(place.size, np.uint8)
+        decode_frame_into(memoryview(block), codec, filter_id, frame, itemsize)
+        place[...] = block.reshape(place.shape)
 
 
 def table_bytes(n_axes: int, blocks: int) -> int:

@@ -20,10 +20,10 @@ class Limits:
     coded_bytes: int = 1 << 20
 
     # -- codecs ----------------------------------------------------------------------------------
-    #: Bytes beyond which a chunk is cut into blocks, and the most bytes of a block: smaller ones
-    #: take longer to decode, as each has a frame with tables of its own.
+    #: Bytes beyond which a chunk is cut into blocks, and the most bytes of a block.  Smaller blocks
+    #: slow down reads of whole chunks, as each frame has tables of its own.
     divided_bytes: int = 1 << 18
-    block_bytes: int = 1 << 18
+    block_bytes: int = 1 << 16
     #: Bytes that justify another thread, in an operation that goes box by box.
     streamed_bytes: int = 1 << 23
     # -- selections ------------------------------------------------------------------------------

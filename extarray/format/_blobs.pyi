@@ -14,3 +14,15 @@ class BlobReader:
         chunks: list[NDArray[np.uint8]],
         verify: bool,
     ) -> list[int]: ...
+    def read_blocks(
+        self,
+        fd: int,
+        offset: int,
+        chunk: NDArray[np.uint8],
+        sides: tuple[int, ...],
+        steps: tuple[int, ...],
+        blocks: list[tuple[int, int, int, int]],
+        codec: int,
+        filter_id: int,
+        verify: bool,
+    ) -> bool: ...

@@ -5,7 +5,9 @@ cimport numpy as cnp
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
-from extarray.codecs._frames cimport decode_frame, frame_room_t, free_frame_room
+from extarray.codecs._frames cimport (
+    CUT_AXES, blocks_of, cut_t, decode_block, decode_frame, frame_room_t, free_frame_room, set_cut,
+)
 from ._crc cimport checksum
 
 cnp.import_array()
@@ -20,7 +22,9 @@ cdef enum:
     LENGTH_BITS = 24
     HEAD_BYTES = 32
     CHECKSUM_BYTES = 4
+    WORD = 4                    # bytes of a number in the table before the blocks
     MIXED = 0xFFFF
+    MOST_BYTES = 1 << 30        # of a blob
 
 # What is to be filled.
 cdef struct target_t:
@@ -28,10 +32,15 @@ cdef struct target_t:
     int64_t address
     uint8_t *chunk
 
+# A block, with the place of its frame in the payload.
+cdef struct block_t:
+    int64_t number, start, stop
+    uint32_t crc
+
 
 @cython.final
 cdef class BlobReader:
-    """Reads blobs of a log and decodes those whose payload is one frame.
+    """Reads blobs of a log, or blocks of them, and decodes them.
 
     It keeps its memory from one call to the next, and serves one thread at a time.
 
@@ -93,35 +102,192 @@ cdef class BlobReader:
             free(targets)
         return left
 
-    cdef bint fill(self, int fd, const target_t *target, bint verify) noexcept nogil:
-        """Read and decode a blob; False if that fails in any way."""
-        cdef int64_t offset = <int64_t> (target.word >> LENGTH_BITS) * UNIT
-        cdef int64_t size = <int64_t> (target.word & ((1 << LENGTH_BITS) - 1)) * UNIT
-        cdef uint64_t n_payload
-        cdef int codec
-        if offset == 0 or size < HEAD_BYTES or size - UNIT >= HEAD_BYTES + self.chunk_bytes:
+    def read_blocks(
+        self, int fd, int64_t offset, cnp.ndarray chunk not None, tuple sides not None,
+        tuple steps not None, list blocks not None, int codec, int filter_id, bint verify
+    ):
+        """Decode some blocks of a chunk into its memory.
+
+        False: this must be done another way, since they are not plainly right.  Then elements of
+        these blocks, and no others, may have been changed.
+
+        Parameters
+        ----------
+        fd : int
+        offset : int
+            Of the payload.
+        chunk : ndarray of uint8
+        sides, steps : tuple of int
+            As `payloads.Blocks` has them.
+        blocks : list of tuple of int
+            The number of each block, where in the payload its frame begins and ends, and its
+            checksum; in rising order.
+        codec, filter_id : int
+        verify : bool
+            Compare the frames with their checksums.
+        """
+        cdef Py_ssize_t i, n = len(blocks)
+        cdef cut_t cut
+        cdef uint8_t *place = <uint8_t *> cnp.PyArray_DATA(chunk)
+        cdef int64_t most
+        cdef bint is_done
+        if (cnp.PyArray_NBYTES(chunk) != self.chunk_bytes
+                or not cnp.PyArray_IS_C_CONTIGUOUS(chunk) or not cnp.PyArray_ISWRITEABLE(chunk)):
+            raise ValueError("a chunk has no writable array of its bytes")
+        if len(sides) > CUT_AXES:
             return False
+        set_cut(&cut, sides, steps)
+        if bytes_of(&cut, self.itemsize) != self.chunk_bytes:
+            raise ValueError(f"sides {sides} are not those of a chunk of {self.chunk_bytes} bytes")
+        most = blocks_of(&cut)
+        cdef block_t *wanted = <block_t *> malloc(max(1, n) * sizeof(block_t))
+        if wanted == NULL:
+            raise MemoryError(f"no memory to read {n} blocks")
+        try:
+            for i in range(n):
+                wanted[i].number, wanted[i].start, wanted[i].stop, wanted[i].crc = blocks[i]
+                if (not 0 <= wanted[i].number < most
+                        or not 0 <= wanted[i].start <= wanted[i].stop <= 2 * self.chunk_bytes):
+                    raise ValueError(f"a chunk has no block {blocks[i]}")
+            with nogil:
+                is_done = self.fill_blocks(
+                    fd, offset, place, &cut, n, wanted, codec, filter_id, verify)
+        finally:
+            free(wanted)
+        return is_done
+
+    cdef bint fill_blocks(
+        self, int fd, int64_t offset, uint8_t *chunk, const cut_t *cut, Py_ssize_t n,
+        const block_t *wanted, int codec, int filter_id, bint verify
+    ) noexcept nogil:
+        """Read and decode blocks; False if that fails in any way."""
+        cdef Py_ssize_t i = 0, first
+        cdef int64_t size
+        cdef const uint8_t *frame
+        while i < n:
+            first = i       # frames that follow each other come together
+            i += 1
+            while i < n and wanted[i].start == wanted[i - 1].stop:
+                i += 1
+            size = wanted[i - 1].stop - wanted[first].start
+            if (not self.has_room(size)
+                    or xa_read_at(fd, self.blob, size, offset + wanted[first].start) != size):
+                return False
+            frame = self.blob
+            for i in range(first, i):
+                if not self.decode_one(
+                        chunk, cut, &wanted[i], frame, codec, filter_id, verify):
+                    return False
+                frame += wanted[i].stop - wanted[i].start
+            i += 1
+        return True
+
+    cdef bint decode_one(
+        self, uint8_t *chunk, const cut_t *cut, const block_t *block, const uint8_t *frame, int codec,
+        int filter_id, bint verify
+    ) noexcept nogil:
+        """Decode a block whose frame was read."""
+        cdef int64_t size = block.stop - block.start
+        if size <= 0 or (verify and checksum(frame, size, 0) != block.crc):
+            return False
+        return decode_block(
+            chunk, cut, block.number, codec, filter_id, frame, size, self.itemsize, &self.room)
+
+    cdef bint has_room(self, int64_t size) noexcept nogil:
         if self.n_blob < size:
             found = realloc(self.blob, size)
             if found == NULL:
                 return False
             self.blob, self.n_blob = <uint8_t *> found, size
+        return True
+
+    cdef bint fill(self, int fd, const target_t *target, bint verify) noexcept nogil:
+        """Read and decode a blob; False if that fails in any way."""
+        cdef int64_t offset = <int64_t> (target.word >> LENGTH_BITS) * UNIT
+        cdef int64_t size = <int64_t> (target.word & ((1 << LENGTH_BITS) - 1)) * UNIT
+        cdef int64_t n_payload, covered, blocks, i
+        cdef block_t block
+        cdef const uint8_t *payload
+        cdef const uint8_t *ends
+        cdef cut_t cut
+        cdef int codec
+        if offset == 0 or size < HEAD_BYTES or size - UNIT >= HEAD_BYTES + self.chunk_bytes:
+            return False
+        if not self.has_room(size):
+            return False
         cdef const uint8_t *blob = self.blob
         size = xa_read_at(fd, self.blob, size, offset)     # the last blob may end before its unit
         if size < HEAD_BYTES:
             return False
         # Checksum, bytes of the payload, address, number, codec, filter, 0, number of blocks.
-        n_payload, codec = number(blob + 4, 4), <int> number(blob + 24, 2)
+        n_payload, codec = <int64_t> number(blob + 4, 4), <int> number(blob + 24, 2)
+        blocks = <int64_t> number(blob + 28, 4)
         if (number(blob + 8, 8) != <uint64_t> target.address
-                or n_payload > <uint64_t> (size - HEAD_BYTES)
-                or (self.codec != MIXED and self.codec != codec) or blob[27] or number(blob + 28, 4)):
+                or n_payload > size - HEAD_BYTES
+                or (self.codec != MIXED and self.codec != codec) or blob[27]):
             return False
+        payload = blob + HEAD_BYTES
+        covered = n_payload
+        if blocks:
+            covered = read_cut(&cut, payload, n_payload, blocks)
+            if (covered == 0 or bytes_of(&cut, self.itemsize) != self.chunk_bytes
+                    or blocks_of(&cut) != blocks):
+                return False
         if verify and number(blob, CHECKSUM_BYTES) != checksum(
-                blob + CHECKSUM_BYTES, HEAD_BYTES + n_payload - CHECKSUM_BYTES, self.seed):
+                blob + CHECKSUM_BYTES, HEAD_BYTES + covered - CHECKSUM_BYTES, self.seed):
             return False
-        return decode_frame(
-            target.chunk, self.chunk_bytes, codec, blob[26], blob + HEAD_BYTES, n_payload,
-            self.itemsize, &self.room)
+        if not blocks:
+            return decode_frame(
+                target.chunk, self.chunk_bytes, codec, blob[26], payload, n_payload,
+                self.itemsize, &self.room)
+        ends = payload + covered - 2 * WORD * blocks        # of the frames, and their checksums
+        block.stop = covered
+        for i in range(blocks):
+            block.number, block.start = i, block.stop
+            block.stop = <int64_t> number(ends + WORD * i, WORD)
+            block.crc = <uint32_t> number(ends + WORD * (blocks + i), WORD)
+            if block.stop > n_payload or not self.decode_one(
+                    target.chunk, &cut, &block, payload + block.start, codec, blob[26], verify):
+                return False
+        return block.stop == n_payload
+
+
+cdef int64_t read_cut(
+    cut_t *cut, const uint8_t *payload, int64_t n_payload, int64_t blocks
+) noexcept nogil:
+    """Read how a chunk is cut; return the bytes before the first frame, or 0 if that fails.
+
+    They are the number of axes, the sides of chunk and blocks, the ends of the frames, their sums.
+    """
+    cdef int axis
+    cdef int64_t n, side, step, found
+    if n_payload < WORD:
+        return 0
+    n = <int64_t> number(payload, WORD)
+    if not 1 <= n <= CUT_AXES:
+        return 0
+    found = WORD * (1 + 2 * n + 2 * blocks)
+    if found > n_payload:
+        return 0
+    cut.n_axes = <int> n
+    for axis in range(cut.n_axes):
+        side = <int64_t> number(payload + WORD * (1 + axis), WORD)
+        step = <int64_t> number(payload + WORD * (1 + n + axis), WORD)
+        if not 1 <= step <= side:
+            return 0
+        cut.sides[axis], cut.steps[axis] = side, step
+    return found
+
+
+cdef int64_t bytes_of(const cut_t *cut, int64_t itemsize) noexcept nogil:
+    """Return the bytes of a chunk with a cut; 0: more than a blob can have."""
+    cdef int64_t n = itemsize
+    cdef int axis
+    for axis in range(cut.n_axes):
+        if n > MOST_BYTES // cut.sides[axis]:
+            return 0
+        n *= cut.sides[axis]
+    return n
 
 
 cdef inline uint64_t number(const uint8_t *bytes, int n) noexcept nogil:

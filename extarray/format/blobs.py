@@ -39,6 +39,7 @@ __all__ = [
     "Stored",
     "blamed",
     "blob_bytes",
+    "bytes_before_blocks",
     "check_blob",
     "check_blob_size",
     "check_file_head",
@@ -493,6 +494,15 @@ def decode_blocks(
         return head, read_blocks(table, head.codec, head.blocks, chunk_bytes, itemsize, n)
     except CorruptError as error:
         raise _damaged(address, str(error)) from None
+
+
+def bytes_before_blocks(data: memoryview) -> int:
+    """Return how many bytes of a blob with blocks stand before the first one.
+
+    `data`: its first bytes, not verified; at least those up to the number of axes.
+    """
+    n_axes, n = n_axes_of(data[BLOB_HEAD_BYTES:]), _BLOB_HEAD.unpack_from(data)[-1]
+    return BLOB_HEAD_BYTES + bytes_of_blocks_table(n_axes, n)
 
 
 def payload_of(blob: memoryview, address: int, block: BlobsBlock, verify: bool = True) -> Encoded:

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
     from extarray._core._axial import Axial
     from extarray._core._frozen import Rest
-    from extarray.codecs.payloads import Box
+    from extarray.codecs.codec import Codec
+    from extarray.codecs.payloads import Box, Encoded
     from extarray.format._blobs import BlobReader
     from extarray.storage.frozen import DividedBlob, FrozenTable
     from extarray.storage.pair import Pair
     from extarray.storage.store import Present
 
-__all__ = ["FrozenChunks", "show_frozen"]
+__all__ = ["FrozenChunks", "RestOfChunk", "show_frozen"]
 
 # Bytes of chunks that a thread decodes at a time, or one chunk.  The memory for larger chunks is
 # given back each time, which costs little beside their decoding.
@@ -129,7 +130,7 @@ class _Decoder:
         turns, choosing = iter(range(0, n, step)), threading.Lock()
 
         def work() -> None:
-            reader, chunks = self._reader(), list(np.empty((0 if keeps else step, size), np.uint8))
+            reader, chunks = self.reader(), list(np.empty((0 if keeps else step, size), np.uint8))
             while True:
                 with choosing:
                     start = next(turns, n)
@@ -145,16 +146,20 @@ class _Decoder:
                     found,
                     self._fill(found, addresses[some], entries[some], wanted, reader),
                 )
-            if size <= _TURN_BYTES:
-                self._readers.append(reader)
+            self.give_reader(reader)
 
         run_together([work] * shares)
 
-    def _reader(self) -> BlobReader:
+    def reader(self) -> BlobReader:
         """Return memory for a thread, which nobody uses just now."""
         with contextlib.suppress(IndexError):
             return self._readers.pop()
         return self._table.reader()
+
+    def give_reader(self, reader: BlobReader) -> None:
+        """Take memory back; that for large chunks is not kept."""
+        if self._size <= _TURN_BYTES:
+            self._readers.append(reader)
 
     def _fill(
         self,
@@ -176,7 +181,9 @@ class _Decoder:
                 return None
             rests: list[Rest | None] = []
             for chunk, address, entry, box in zip(chunks, addresses, entries, boxes, strict=True):
-                rest = None if box is None else self._part(chunk, address, entry, box, verify)
+                rest = None
+                if box is not None:
+                    rest = self._part(chunk, address, entry, box, verify, reader)
                 if rest is None:
                     self._table.decode_many([chunk], [address], [entry], verify, reader)
                 rests.append(rest)
@@ -185,8 +192,14 @@ class _Decoder:
         return rests
 
     def _part(
-        self, chunk: NDArray[np.uint8], address: int, entry: int, box: Box, verify: bool
-    ) -> _Rest | None:
+        self,
+        chunk: NDArray[np.uint8],
+        address: int,
+        entry: int,
+        box: Box,
+        verify: bool,
+        reader: BlobReader,
+    ) -> RestOfChunk | None:
         """Decode the blocks of a chunk with elements of a box; None: it takes all blocks."""
         divided = self._table.divided(address, entry, self._size, verify)
         if divided is None:
@@ -194,8 +207,8 @@ class _Decoder:
         numbers = divided.cut.numbers_in(self.sides, box)
         if len(numbers) == len(divided.cut):
             return None
-        divided.decode(memoryview(chunk), numbers)
-        return _Rest(self, divided, chunk, numbers)
+        divided.decode(chunk, numbers, reader)
+        return RestOfChunk(self, divided, chunk, numbers)
 
     def told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""
@@ -257,7 +270,7 @@ class _Rooms:
         return places[0]
 
 
-class _Rest:
+class RestOfChunk:
     """The blocks of a chunk that are not decoded yet; a `Rest` of the core's.
 
     Parameters
@@ -283,6 +296,17 @@ class _Rest:
         """All of them have come."""
         return not self._missing
 
+    def encoded(self, codec: Codec) -> Encoded | None:
+        """Return the chunk with what its memory has, and these blocks as they were compressed.
+
+        None: they must be decoded for it.
+        """
+        decoded = set(range(len(self._blob.cut))) - self._missing
+        try:
+            return self._blob.encoded(codec, self._chunk, decoded)
+        except ChecksumError as error:
+            raise self._decoder.told(error) from None
+
     def want(self, box: Box | None) -> None:
         """Decode those with elements of a box, or all; those of a chunk that is used often, too."""
         if not self._missing:
@@ -295,8 +319,10 @@ class _Rest:
                 )
                 self._uses += not wanted
             if wanted:
+                reader = self._decoder.reader()
                 try:
-                    self._blob.decode(memoryview(self._chunk), sorted(wanted))
+                    self._blob.decode(self._chunk, sorted(wanted), reader)
                 except ChecksumError as error:
                     raise self._decoder.told(error) from None
+                self._decoder.give_reader(reader)
                 self._missing = self._missing - wanted

@@ -25,7 +25,7 @@ import numpy as np
 from extarray._core._file import UNSUPPORTED
 from extarray._core._mapping import Counter, MappedWords
 from extarray.codecs.codec import Codec
-from extarray.codecs.payloads import decode_blocks_into, encode
+from extarray.codecs.payloads import decode_blocks_into, encode, encode_again
 from extarray.common.errors import (
     ChecksumError,
     CorruptError,
@@ -45,6 +45,7 @@ from extarray.format.blobs import (
     Stored,
     blamed,
     blob_bytes,
+    bytes_before_blocks,
     check_frame,
     damaged_entry,
     decode_blob,
@@ -83,7 +84,7 @@ from extarray.storage.pair import Pair
 from extarray.storage.states import ATTEMPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from extarray.format.blobs import BlobHead, BlobsBlock
     from extarray.format.header import Header
     from extarray.storage.commits import Committer
+    from extarray.storage.decoded import RestOfChunk
     from extarray.storage.store import Room
 
 __all__ = ["HANDED_ON", "FrozenTable", "NewLog", "new_log"]
@@ -105,7 +107,7 @@ _AT_ONCE = 1 << 22
 _PIECE = 1 << 18
 # Words of the table to look through at a time.
 _WORDS_AT_ONCE = 1 << 16
-# Bytes of a blob to read in the hope that they reach up to its first block.
+# Bytes of a blob to read at first, which reach up to its first block unless it has hundreds.
 _BEFORE_BLOCKS = 1 << 12
 _PAGE = 4096
 # A live word that asks; the rest of it is the age of the question.
@@ -734,9 +736,12 @@ class FrozenTable:
         if word == FILL or n_bytes != header.chunk_bytes:
             return None
         offset, size = self._place(address, word)
-        data = memoryview(self.log.read(min(size, _BEFORE_BLOCKS), offset))
         how = self._block, size, header.chunk_bytes, header.dtype.itemsize
+        data = memoryview(self.log.read(min(size, _BEFORE_BLOCKS), offset))
         head, cut = decode_blocks(data, address, *how, verify)
+        if cut is None and head.blocks and size > len(data):  # they are many
+            data = memoryview(self.log.read(min(size, bytes_before_blocks(data)), offset))
+            head, cut = decode_blocks(data, address, *how, verify)
         if cut is None:
             return None
         return DividedBlob(self.log, offset, address, head, cut, header.dtype.itemsize, verify)
@@ -831,22 +836,43 @@ class FrozenTable:
             self.thawed.update(addresses.tolist())
         return addresses
 
-    def rewrite(self, addresses: NDArray[np.int64], chunks: Sequence[NDArray[np.uint8]]) -> bool:
+    def rewrite(
+        self,
+        addresses: NDArray[np.int64],
+        chunks: Sequence[NDArray[np.uint8]],
+        rests: Sequence[RestOfChunk | None],
+    ) -> bool:
         """Give frozen chunks other bytes, in new blobs; False: they must be thawed in place of it.
 
         Nothing needs to be on the disk before: if a power cut loses the blobs, those of the last
         flush count again.  On an error all chunks are as before.
 
+        Parameters
+        ----------
+        addresses : ndarray of int64
+        chunks : sequence of ndarray of uint8
+        rests : sequence of RestOfChunk or None
+            Of each chunk, the blocks that are neither in its memory nor change.
+
         Raises
         ------
         StorageError
             The disk is full.
+        ChecksumError
+            One of the blocks that do not change is damaged.
         """
         itemsize, codec = self._header.dtype.itemsize, self.codec
         if codec is None:
             return False
         sides = sides_in_memory(self._header.chunks, self._header.order)
-        encoded = [encode(codec, memoryview(chunk), itemsize, sides) for chunk in chunks]
+        encoded = []
+        for chunk, rest in zip(chunks, rests, strict=True):
+            found = None if rest is None else rest.encoded(codec)
+            if found is None:
+                if rest is not None:
+                    rest.want(None)
+                found = encode(codec, memoryview(chunk), itemsize, sides)
+            encoded.append(found)
         with self._lock:
             if self._keeps_blobs or (self.entries(addresses) == RAW).any():
                 return False
@@ -1265,25 +1291,50 @@ class DividedBlob:
         self._log, self._start, self._address = log, offset + BLOB_HEAD_BYTES, address
         self._head, self.cut, self._itemsize, self._verify = head, cut, itemsize, verify
 
-    def decode(self, target: memoryview, numbers: Sequence[int]) -> None:
+    def decode(self, target: NDArray[np.uint8], numbers: Sequence[int], reader: BlobReader) -> None:
         """Write the elements of some blocks, by rising number, to the memory of the chunk.
+
+        `reader`: of the table, as `FrozenTable.reader` returns it.
 
         Raises
         ------
         ChecksumError
             One of them is damaged; ``chunk`` names the chunk.
         """
-        frames = ((number, self._frame(number)) for number in numbers)
-        how = self._head.codec, self._head.filter, self.cut
+        cut, codec, filter_id = self.cut, self._head.codec, self._head.filter
+        places = [(number, *cut.frame(number), cut.sums[number]) for number in numbers]
+        how = target, cut.sides, cut.steps, places, codec, filter_id, self._verify
+        with self._log as fd:
+            if reader.read_blocks(fd, self._start, *how):
+                return
+        frames = ((number, self._frame(number, self._verify)) for number in numbers)
         try:
-            decode_blocks_into(target, *how, frames, self._itemsize)
+            decode_blocks_into(memoryview(target), codec, filter_id, cut, frames, self._itemsize)
         except (CorruptError, VersionError) as error:
             raise blamed(error, self._address) from None
 
-    def _frame(self, number: int) -> memoryview:
+    def encoded(
+        self, codec: Codec, chunk: NDArray[np.uint8], numbers: Collection[int]
+    ) -> Encoded | None:
+        """Return the chunk with other elements in some blocks, which alone are compressed anew.
+
+        None: another codec has made it, or it would be stored without any.  Raise ChecksumError if
+        one of the other blocks is damaged: the payload gets checksums of what it has.
+        """
+        filter_id = self._head.filter
+        if codec.id != self._head.codec or codec.filter_id not in (None, filter_id):
+            return None
+        kept = {
+            number: self._frame(number, verify=True)
+            for number in range(len(self.cut))
+            if number not in numbers
+        }
+        return encode_again(codec, filter_id, memoryview(chunk), self._itemsize, self.cut, kept)
+
+    def _frame(self, number: int, verify: bool) -> memoryview:
         start, stop = self.cut.frame(number)
         frame = memoryview(self._log.read(stop - start, self._start + start))
-        if self._verify:
+        if verify:
             check_frame(frame, self.cut.sums[number], self._address)
         return frame
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+from extarray.codecs import payloads
 from extarray.codecs.codec import CodecId
 from extarray.common.limits import limits
 from extarray.format._crc import crc32c
 from extarray.storage import frozen
-from extarray.storage.decoded import _Rest, _Rooms
+from extarray.storage.decoded import RestOfChunk, _Rooms
 
 SHAPE, CHUNKS = (64, 64, 150), (32, 32, 150)
 _X, _Y, _Z = np.ogrid[: SHAPE[0], : SHAPE[1], : SHAPE[2]]
@@ -33,18 +35,18 @@ def small_blocks(monkeypatch):
 def decoded(monkeypatch):
     """Note the numbers of blocks that are decoded one by one, and chunks that are decoded whole."""
     found = []
-    blocks, whole = frozen.DividedBlob.decode, frozen.FrozenTable.decode
+    blocks, whole = frozen.DividedBlob.decode, frozen.FrozenTable.decode_many
 
-    def decode_blocks(self, target, numbers):
+    def decode_blocks(self, target, numbers, reader):
         found.append(list(numbers))
-        return blocks(self, target, numbers)
+        return blocks(self, target, numbers, reader)
 
-    def decode_whole(self, *arguments):
-        found.append("whole")
-        return whole(self, *arguments)
+    def decode_whole(self, targets, *arguments):
+        found.extend(["whole"] * len(targets))
+        return whole(self, targets, *arguments)
 
     monkeypatch.setattr(frozen.DividedBlob, "decode", decode_blocks)
-    monkeypatch.setattr(frozen.FrozenTable, "decode", decode_whole)
+    monkeypatch.setattr(frozen.FrozenTable, "decode_many", decode_whole)
     return found
 
 
@@ -107,19 +109,24 @@ def test_any_order_of_elements(tmp_path, order):
             np.testing.assert_array_equal(a[box], X[box])
 
 
-@pytest.mark.parametrize("verify", ["never", "write"])
-def test_a_damaged_block_does_not_keep_others_from_being_read(tmp_path, verify):
-    frozen_array(tmp_path / "a")
-    with xa.open(tmp_path / "a") as a:
+def damage_last_block(path):
+    """Zero the last of the blocks of chunk 0."""
+    with xa.open(path) as a:
         table = a._store.now.frozen
         word = int(table.entries(np.array([0]))[0])
         cut = table.divided(0, word, a.chunk_bytes, True).cut
         at = table.place_of_blob(0) + 32
-    log = tmp_path / "a.xtz"
+    log = path.with_suffix(".xtz")
     data = bytearray(log.read_bytes())
     start, stop = cut.frame(3)
     data[at + start : at + stop] = bytes(stop - start)
     log.write_bytes(data)
+
+
+@pytest.mark.parametrize("verify", ["never", "write"])
+def test_a_damaged_block_does_not_keep_others_from_being_read(tmp_path, verify):
+    frozen_array(tmp_path / "a")
+    damage_last_block(tmp_path / "a")
     with xa.open(tmp_path / "a", verify=verify) as a:
         np.testing.assert_array_equal(a[3], X[3])
         np.testing.assert_array_equal(a[:, 3], X[:, 3])
@@ -164,6 +171,130 @@ def test_a_table_of_blocks_that_is_longer_than_its_payload(tmp_path):
                 a[box]
         np.testing.assert_array_equal(a[32:], X[32:])
     assert not xa.check(tmp_path / "a", data=True).ok
+
+
+def test_a_chunk_of_many_blocks_has_a_longer_table(tmp_path, decoded, monkeypatch):
+    monkeypatch.setattr(limits, "block_bytes", 1 << 8)
+    frozen_array(tmp_path / "a")
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[3], X[3])
+        word = int(a._store.now.frozen.entries(np.array([0]))[0])
+        cut = a._store.now.frozen.divided(0, word, a.chunk_bytes, True).cut
+    assert len(cut) > 512
+    assert len(decoded) == 2 and len(decoded[0]) == 75
+
+
+@pytest.fixture
+def in_python(monkeypatch):
+    """Let nothing be decoded without the GIL."""
+    monkeypatch.setattr(payloads, "decode_block_alone", lambda *_: False)
+    monkeypatch.setattr(payloads, "decode_alone", lambda *_: False)
+    monkeypatch.setattr(
+        frozen.FrozenTable, "reader", lambda self: SimpleNamespace(read=_nothing, read_blocks=_none)
+    )
+
+
+def _nothing(fd, words, *_):
+    return list(range(len(words)))
+
+
+def _none(*_):
+    return False
+
+
+@pytest.mark.parametrize("order", ["C", "F", "Z"])
+@pytest.mark.parametrize("codec", [("zstd", "shuffle"), ("lz4", "bitshuffle"), ("zlib", None)])
+def test_decoding_with_the_gil_gives_the_same(tmp_path, order, codec, in_python):
+    frozen_array(tmp_path / "a", order=order, compression=xa.Codec(codec[0], filter=codec[1]))
+    for box in (np.s_[5], np.s_[:, 33], np.s_[..., 70], np.s_[60, 1, 2], np.s_[...]):
+        with xa.open(tmp_path / "a") as a:
+            np.testing.assert_array_equal(a[box], X[box])
+
+
+@pytest.mark.parametrize("codec", [("zstd", "bitshuffle"), ("lz4", "shuffle"), ("zlib", "shuffle")])
+def test_any_codec_and_filter(tmp_path, codec):
+    frozen_array(tmp_path / "a", compression=xa.Codec(codec[0], filter=codec[1]))
+    for box in (np.s_[5], np.s_[:, 33], np.s_[..., 70], np.s_[60, 1, 2], np.s_[...]):
+        with xa.open(tmp_path / "a") as a:
+            np.testing.assert_array_equal(a[box], X[box])
+
+
+@pytest.fixture
+def compressed(monkeypatch):
+    """Note how many bytes are compressed at a time."""
+    found, compress = [], payloads.compress
+
+    def noted(codec, data, *arguments):
+        found.append(len(data))
+        return compress(codec, data, *arguments)
+
+    monkeypatch.setattr(payloads, "compress", noted)
+    return found
+
+
+def test_only_blocks_that_are_written_to_are_compressed_again(tmp_path, compressed):
+    y = X.copy()
+    with xa.open(frozen_array(tmp_path / "a"), "r+") as a:
+        n_log = (tmp_path / "a.xtz").stat().st_size
+        for box, blocks in [
+            (np.s_[3, 5], [1]),
+            (np.s_[3, 20:40, 7], [1, 1]),
+            (np.s_[14:18, 3:5:2], [2]),
+            (np.s_[::9, 40], [2, 2]),
+            (np.s_[32:, 32:, :9], [4]),
+            (np.s_[32:, :32], [4]),
+        ]:
+            compressed.clear()
+            a[box] = y[box] = y[box] // 2 + 3
+            assert compressed == [a.chunk_bytes // 4] * sum(blocks)
+            np.testing.assert_array_equal(a[...], y)
+        assert (tmp_path / "a.xtz").stat().st_size > n_log
+        assert a._store.now.frozen.count(4) == 4
+    assert xa.check(tmp_path / "a", data=True).ok
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[...], y)
+
+
+@pytest.mark.parametrize("codec", ["lz4", xa.Codec("zstd", 1), xa.Codec("zstd", 3, "shuffle")])
+def test_blocks_of_another_codec_are_compressed_again(tmp_path, compressed, codec):
+    y = X.copy()
+    with xa.open(frozen_array(tmp_path / "a"), "r+") as a:
+        a.compression = codec
+        compressed.clear()
+        a[3, 5] = y[3, 5] = 8
+        is_same = isinstance(codec, xa.Codec) and codec.filter == "shuffle"
+        assert len([n for n in compressed if n == a.chunk_bytes // 4]) == (1 if is_same else 4)
+        np.testing.assert_array_equal(a[...], y)
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[...], y)
+
+
+def test_noise_that_is_written_makes_a_chunk_raw(tmp_path):
+    y = X.copy()
+    y[:16, :32] = np.random.default_rng(1).integers(0, 2**32, (16, 32, 150), "u4").view("i4")
+    y[16:32, 16:32] = y[:16, :16]
+    with xa.open(frozen_array(tmp_path / "a"), "r+") as a:
+        a[:16, :32] = y[:16, :32]
+        a[16:32, 16:32] = y[16:32, 16:32]
+        np.testing.assert_array_equal(a[...], y)
+    with xa.open(tmp_path / "a") as a:
+        np.testing.assert_array_equal(a[...], y)
+
+
+@pytest.mark.parametrize("verify", ["never", "write"])
+def test_a_damaged_block_gets_no_new_checksum(tmp_path, verify):
+    """Written to another block, the chunk would get a new blob, with checksums of what it has."""
+    frozen_array(tmp_path / "a")
+    damage_last_block(tmp_path / "a")
+    before = (tmp_path / "a.xtz").read_bytes()
+    with xa.open(tmp_path / "a", "r+", verify=verify) as a:
+        with pytest.raises(xa.ChecksumError, match=r"the blob of chunk 0.*0:32, 0:32, 0:150"):
+            a[3, 5] = 1
+        np.testing.assert_array_equal(a[3], X[3])
+        a[3, 40] = 7
+    assert (tmp_path / "a.xtz").read_bytes()[: len(before)] == before
+    report = xa.check(tmp_path / "a", data=True)
+    assert not report.ok and "chunk 0" in str(report)
 
 
 def test_written_boxes_keep_the_other_blocks(tmp_path):
@@ -211,7 +342,7 @@ def test_threads_want_blocks_of_one_chunk(tmp_path):
 
 def test_a_chunk_becomes_whole_while_another_thread_has_waited_for_it(tmp_path, monkeypatch):
     frozen_array(tmp_path / "a")
-    want, is_there, may_go_on = _Rest.want, threading.Event(), threading.Event()
+    want, is_there, may_go_on = RestOfChunk.want, threading.Event(), threading.Event()
 
     def want_and_wait(self, box):
         want(self, box)
@@ -222,7 +353,7 @@ def test_a_chunk_becomes_whole_while_another_thread_has_waited_for_it(tmp_path, 
     def work():
         found.append(a[1])
 
-    monkeypatch.setattr(_Rest, "want", want_and_wait)
+    monkeypatch.setattr(RestOfChunk, "want", want_and_wait)
     found, slow = [], threading.Thread(target=work)
     with xa.open(tmp_path / "a") as a:
         assert a[20, 20, 0] == X[20, 20, 0]
