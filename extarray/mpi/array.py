@@ -16,13 +16,15 @@ import numpy as np
 from extarray._core._history import mark_of, roll_back
 from extarray.array import life, together
 from extarray.array.array import ExtArray
+from extarray.array.freezing import has_left
 from extarray.array.growth import as_source, check_kind, length_of
-from extarray.array.resizing import count, is_start
+from extarray.array.resizing import count, give_back_freed, is_start
 from extarray.array.writers import Alone, Shared
 from extarray.common.arguments import as_axis, as_int
-from extarray.common.errors import ArgumentError, ShapeError
+from extarray.common.errors import ArgumentError, ExtArrayError, ShapeError
 from extarray.grid.chunking import check_shape, place_of
 from extarray.grid.policy import encode_policy
+from extarray.mpi.freezing import Hand, freeze_together
 from extarray.mpi.parallel_io import ParallelIO
 from extarray.mpi.rank_io import extents_together
 from extarray.mpi.replica import (
@@ -514,24 +516,52 @@ class ParallelArray(ParallelIO):
         damage = None
         try:
             damage = self._flush_last()
-            # Whoever closes last can freeze what is left.
+            # Whoever closes last can make holes of what is frozen.
             is_in_turn = self._pair.now.frozen is not None
             is_last = is_in_turn and self._replica is None
-            with self._agreement.step(), contextlib.ExitStack() as parts:
-                if not is_last:
-                    parts.callback(ExtArray.close, self)
-                for views in (self._alone, self._views):
-                    if views is not None:
-                        parts.callback(views.close)
-                self._send_writes()  # a program on another host may open the array next
-            if is_in_turn:
-                with self._agreement.step():
-                    if is_last:
-                        ExtArray.close(self)
+            hand = self._hand_at_end() if is_in_turn else None
+            with contextlib.ExitStack() as ends:
+                if hand is not None:
+                    ends.callback(hand.close)
+                with self._agreement.step(), contextlib.ExitStack() as parts:
+                    if not is_last:
+                        parts.callback(ExtArray.close, self)
+                    for views in (self._alone, self._views):
+                        if views is not None:
+                            parts.callback(views.close)
+                    self._send_writes()  # a program on another host may open the array next
+                if hand is not None:
+                    # Rank 0 tries once more, alone, if this fails.
+                    with contextlib.suppress(ExtArrayError, OSError, MemoryError):
+                        freeze_together(self, hand, self._agreement)
+                if is_in_turn:
+                    with self._agreement.step():
+                        if is_last:
+                            ExtArray.close(self)
         finally:
             self.comm.Free()
         if damage is not None:
             raise damage
+
+    def _hand_at_end(self) -> Hand | None:
+        """Prepare to freeze what is left with all ranks; None: rank 0 closes it alone; collective.
+
+        The locks of ranks go when they close their parts, so freezing comes later.
+        """
+        hand = None
+        try:
+            with self._agreement.step() as step:
+                if self.comm.rank == 0 and self.comm.size > 1 and self.mode == "r+":
+                    give_back_freed(self)  # rather than freeze it
+                    step.numbers[0] = int(has_left(self))
+            if step.numbers[0]:
+                with self._agreement.step():
+                    hand = Hand(self._agreement, self._pair.now)
+        except (ExtArrayError, OSError, MemoryError):
+            if hand is not None:  # another rank has none
+                hand.close()
+            hand = None
+        return hand
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self.closed:

@@ -35,6 +35,7 @@ from extarray.common.errors import (
     StorageError,
     VersionError,
 )
+from extarray.common.on_error import OnError
 from extarray.common.system import boot_id
 from extarray.format._blobs import BlobReader
 from extarray.format.blobs import (
@@ -83,7 +84,7 @@ from extarray.storage.pair import Pair
 from extarray.storage.states import ATTEMPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
     from extarray.storage.commits import Committer
     from extarray.storage.store import Room
 
-__all__ = ["HANDED_ON", "FrozenTable", "NewLog", "new_log"]
+__all__ = ["HANDED_ON", "FrozenTable", "NewLog", "bytes_in_log", "new_log", "write_blobs"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
@@ -644,29 +645,32 @@ class FrozenTable:
         StorageError
             The disk is full.
         """
-        pair = self._pair
-        found = np.empty(len(encoded), np.uint64)
-        with self._lock, family("cannot write to '{}'", f"{pair.path}.xtz"):
+        with self._lock, family("cannot write to '{}'", f"{self._pair.path}.xtz"):
             later = self._next
             if later is not None and later.uuid == self.uuid:  # the end of the log is its business
                 return later.append(addresses, encoded)
-            offset, first = self._end, self._end
-            parts: list[bytes | memoryview] = []
-            try:
-                for i, (address, one) in enumerate(zip(addresses, encoded, strict=True)):
-                    blob, found[i] = encode_blob(one, int(address), offset, self.uuid)
-                    parts += blob
-                    offset += sum(map(len, blob))
-                    if offset - first >= _PIECE or i + 1 == len(encoded):
-                        self._give(offset)
-                        self.log.write(b"".join(parts), first)
-                        first, parts = offset, []
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self.log.truncate(self._end)  # free the space again
-                raise
-            self._end = offset
-        return found
+            size = bytes_in_log(encoded)
+            at = self.claim(size)
+            with OnError(self.disclaim, at, size):
+                return write_blobs(self.log, self.uuid, addresses, encoded, at)
+
+    def claim(self, n_bytes: int) -> int:
+        """Take room at the end of the log for blobs; return where it begins.
+
+        Whoever writes them there stores no word before all are written.
+        """
+        with self._lock, family("cannot write to '{}'", f"{self._pair.path}.xtz"):
+            at = self._end
+            self._give(at + n_bytes)
+            self._end = at + n_bytes
+        return at
+
+    def disclaim(self, at: int, n_bytes: int) -> None:
+        """Give room back that no word leads to, unless more was taken behind it."""
+        with self._lock, contextlib.suppress(OSError):
+            if self._end == at + n_bytes:
+                self._end = at
+                self.log.truncate(at)
 
     def _give(self, end: int) -> None:
         """Note in the block that the log may be in use up to some end."""
@@ -1233,6 +1237,38 @@ class FrozenTable:
         for _, words in self._written():
             found += int(places_of_words(words[:, 0])[1].sum())
         return found
+
+
+def bytes_in_log(encoded: Iterable[Encoded]) -> int:
+    """Return the bytes that the blobs of encoded chunks take."""
+    return sum(blob_bytes(len(one.payload)) for one in encoded)
+
+
+def write_blobs(
+    log: File,
+    uuid: bytes,
+    addresses: Sequence[int] | NDArray[np.int64],
+    encoded: Sequence[Encoded],
+    at: int,
+) -> NDArray[np.uint64]:
+    """Write blobs of chunks one after the other to a log; return the words that lead to them.
+
+    Raises
+    ------
+    LimitError
+        The log or a blob would be too large.
+    """
+    found = np.empty(len(encoded), np.uint64)
+    first = end = at
+    parts: list[bytes | memoryview] = []
+    for i, (address, one) in enumerate(zip(addresses, encoded, strict=True)):
+        blob, found[i] = encode_blob(one, int(address), end, uuid)
+        parts += blob
+        end += sum(map(len, blob))
+        if end - first >= _PIECE or i + 1 == len(encoded):
+            log.write(b"".join(parts), first)
+            first, parts = end, []
+    return found
 
 
 class DividedBlob:
