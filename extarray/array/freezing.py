@@ -96,8 +96,11 @@ class _OwnHands:
 _OWN = _OwnHands()
 
 
-def freeze(array: Stored, hands: Hands = _OWN) -> int:
-    """Freeze all raw chunks that have elements; see `ExtArray.freeze`.  Return their number."""
+def freeze(array: Stored, hands: Hands = _OWN, but: NDArray[np.int64] | None = None) -> int:
+    """Freeze all raw chunks that have elements; see `ExtArray.freeze`.  Return their number.
+
+    `but`: chunks that stay raw.
+    """
     core: Any = array
     with array._writers.committing:
         frozen = _table(array)
@@ -110,8 +113,8 @@ def freeze(array: Stored, hands: Hands = _OWN) -> int:
             pass  # let a round in the background end
         n_frozen = _finish_rounds(array, frozen)
         return_changed(core, _raw(array, frozen))
-        everything = partial(np.ones_like, dtype=bool)
-        return n_frozen + _freeze(array, frozen, everything, True, hands)
+        choose = partial(np.isin, test_elements=[] if but is None else but, invert=True)
+        return n_frozen + _freeze(array, frozen, choose, True, hands)
 
 
 def freeze_chosen(array: Stored, addresses: NDArray[np.int64]) -> int:

@@ -3,26 +3,35 @@
 Rank 0, which has the writer's lock, freezes as a single process does, and keeps the order of steps
 (I15): it takes chunks in rounds, gives their blobs room in the log, and stores their words.  A
 round is cut into a part for each rank, in the order of addresses, so the log has the bytes of a
-freeze by one process.  No rank writes elements meanwhile.
+freeze by one process.  No other rank writes elements meanwhile: it has closed its part, or holds
+its writes off.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from extarray._core._transfers import hold_writes, return_changed, shown_chunks, take_changed
 from extarray.array.freezing import encode_chunks, freeze
-from extarray.common.errors import PartnerError
+from extarray.common.errors import ExtArrayError, LockedError, PartnerError
+from extarray.common.limits import limits
 from extarray.common.on_error import OnError
+from extarray.common.waiting import attempts, end_of
 from extarray.format.blobs import FILL
 from extarray.mpi.runtime import agreed, is_agreed, portable, received
+from extarray.storage import lock
 from extarray.storage.filesystem import File, family
 from extarray.storage.frozen import bytes_in_log, write_blobs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from extarray.array.facts import Stored
@@ -30,7 +39,7 @@ if TYPE_CHECKING:
     from extarray.storage.pair import Pair
     from extarray.storage.store import Frozen
 
-__all__ = ["Hand", "freeze_together"]
+__all__ = ["Hand", "freeze_closed", "freeze_open"]
 
 
 class _Round(NamedTuple):
@@ -47,32 +56,34 @@ class _End(NamedTuple):
 
 
 class Hand:
-    """The hand of a rank in a freeze; made before the rank closes its part of the array.
+    """The hand of a rank in a freeze.
 
     Parameters
     ----------
     agreement : Agreement
     pair : Pair
-        The files, still open.
+        The files.
     """
 
     def __init__(self, agreement: Agreement, pair: Pair) -> None:
         self._agreement = agreement
         self.number = agreement.comm.size
-        table: Any = pair.frozen
         self._path, self._header = pair.path, pair.header
+        table: Any = pair.frozen
         self._codec, self._uuid = table.codec, table.uuid
+        self._data, self._log = pair.data, table.log
         self._own = contextlib.ExitStack()  # files of its own
-        if agreement.comm.rank == 0:
-            self._data, self._log = pair.data, table.log
-            return
-        # The locks of a writer of elements go with its own descriptors, which are closed first.
-        with OnError(self.close):
-            self._data = self._again(pair.data, os.O_RDONLY)
-            self._log = self._again(table.log, os.O_RDWR)
+
+    def open(self) -> None:
+        """Let a rank other than rank 0 open the files once more, as it may close those it has.
+
+        The locks of a writer of elements go with them.
+        """
+        if self._agreement.comm.rank:
+            self._data = self._again(self._data, os.O_RDONLY)
+            self._log = self._again(self._log, os.O_RDWR)
 
     def _again(self, file: File, flags: int) -> File:
-        """Open a file once more by its name."""
         with family("cannot open '{}'", file.name):
             found = File.open(file.name, flags)
         self._own.callback(found.close)
@@ -127,11 +138,85 @@ class Hand:
         return None if found is None else np.concatenate(found)
 
 
-def freeze_together(array: Stored, hand: Hand, agreement: Agreement) -> int:
-    """Freeze all raw chunks with the hands of all ranks; return their number; collective.
+def freeze_closed(array: Stored, hand: Hand, agreement: Agreement) -> None:
+    """Freeze all raw chunks with the hands of all ranks, of which rank 0 alone has the array open.
 
-    No other rank may write to the array any more.  An error on one rank is raised on all, and
-    chunks that were frozen before it stay so.
+    Collective.  Chunks that cannot be frozen stay raw.
+    """
+    with contextlib.suppress(ExtArrayError, OSError, MemoryError):
+        _freeze(array, hand, agreement, None)
+
+
+def freeze_open(array: Any, agreement: Agreement) -> int:
+    """Freeze all raw chunks with the hands of all ranks, and return their number; collective.
+
+    Chunks stay raw that a rank shows by writable views.
+    """
+    comm, pair = agreement.comm, _pair_of(array)
+    hand = Hand(agreement, pair)
+    with contextlib.ExitStack() as ends:
+        ends.callback(hand.close)
+        with agreement.step():
+            hand.open()
+        held = contextlib.ExitStack()
+        try:
+            with agreement.step():
+                if comm.rank:
+                    held.enter_context(_holding_writes(array))
+            shown = comm.gather(shown_chunks(array))
+            but = None if shown is None else np.concatenate(shown)
+            return _freeze(array, hand, agreement, but)
+        finally:
+            with agreement.step():
+                held.close()
+
+
+def _pair_of(array: Any) -> Pair:
+    pair: Pair = array._store.now
+    return pair
+
+
+@contextlib.contextmanager
+def _holding_writes(array: Any) -> Iterator[None]:
+    """Let threads of this rank begin no write, and drop its lock of a writer of elements."""
+    pair, gate = _pair_of(array), threading.Lock()
+    with gate:
+        hold_writes(array, gate)
+        try:
+            for _ in attempts(end_of(limits.commit_patience)):
+                if (taken := take_changed(array, 0, 1)) is not None:
+                    return_changed(array, taken)
+                    break
+            else:
+                raise LockedError(
+                    errno.EAGAIN,
+                    "a thread of a rank does not finish a write; freeze chunks when it has",
+                    str(pair.path),
+                )
+            lock.end_elements(pair.data)
+            try:
+                yield
+            finally:
+                _begin_elements(pair)
+        finally:
+            hold_writes(array, None)
+
+
+def _begin_elements(pair: Pair) -> None:
+    """Take the lock of a writer of elements again.
+
+    Nobody but the freezer of rank 0 may be in the way, which ends.
+    """
+    while True:
+        with contextlib.suppress(LockedError):
+            lock.begin_elements(pair.data, pair.path)
+            return
+
+
+def _freeze(array: Stored, hand: Hand, agreement: Agreement, but: NDArray[np.int64] | None) -> int:
+    """Freeze all raw chunks, `but` some; collective.
+
+    An error on one rank is raised on all; chunks of earlier rounds stay frozen.
     """
     comm = agreement.comm
     if comm.rank:
@@ -142,7 +227,7 @@ def freeze_together(array: Stored, hand: Hand, agreement: Agreement) -> int:
         n_frozen: int = message.n_frozen
         return n_frozen
     try:
-        n_frozen = freeze(array, hand)
+        n_frozen = freeze(array, hand, but)
     except BaseException as error:
         if not is_agreed(error, comm):  # the others wait for the next round
             agreement.tell(_End(0, portable(agreed(error, comm))))
