@@ -27,7 +27,7 @@ from extarray.format.blobs import FILL
 from extarray.mpi.runtime import agreed, is_agreed, portable, received
 from extarray.storage import lock
 from extarray.storage.filesystem import File, family
-from extarray.storage.frozen import bytes_in_log, write_blobs
+from extarray.storage.frozen_blobs import bytes_in_log, write_blobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

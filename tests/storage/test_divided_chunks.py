@@ -14,7 +14,7 @@ import extarray as xa
 from extarray.codecs.codec import CodecId
 from extarray.common.limits import limits
 from extarray.format._crc import crc32c
-from extarray.storage import frozen
+from extarray.storage import frozen, frozen_blobs
 from extarray.storage.decoded import _Rest, _Rooms
 
 SHAPE, CHUNKS = (64, 64, 150), (32, 32, 150)
@@ -33,7 +33,7 @@ def small_blocks(monkeypatch):
 def decoded(monkeypatch):
     """Note the numbers of blocks that are decoded one by one, and chunks that are decoded whole."""
     found = []
-    blocks, whole = frozen.DividedBlob.decode, frozen.FrozenTable.decode
+    blocks, whole = frozen_blobs.DividedBlob.decode, frozen.FrozenTable.decode
 
     def decode_blocks(self, target, numbers):
         found.append(list(numbers))
@@ -43,7 +43,7 @@ def decoded(monkeypatch):
         found.append("whole")
         return whole(self, *arguments)
 
-    monkeypatch.setattr(frozen.DividedBlob, "decode", decode_blocks)
+    monkeypatch.setattr(frozen_blobs.DividedBlob, "decode", decode_blocks)
     monkeypatch.setattr(frozen.FrozenTable, "decode", decode_whole)
     return found
 
