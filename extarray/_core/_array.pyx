@@ -624,8 +624,12 @@ cdef class ArrayCore(Transfers):
             dims[0] = size // layout.itemsize
             strides[0] = layout.itemsize
         if frame.frozen is not None and writable:
-            self.writes.shown.add(address)      # not to be frozen from here on
-            self._thaw(frame, np.array([address]))
+            self._begin_write(frame)
+            try:
+                self.writes.shown.add(address)      # not to be frozen from here on
+                self._thaw(frame, np.array([address]))
+            finally:
+                add_to(&self.writes.n_going, -1)
         elif frame.frozen is not None and is_handed_on(frame.frozen.freezes.look()):
             latest = self._latest_table(frame)
         if frame.frozen is not None and not writable and latest.frozen.live(address):

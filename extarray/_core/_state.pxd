@@ -88,6 +88,8 @@ cdef class Writes:
     cdef set shown              # addresses of chunks with live writable views
     cdef index_t n_begun        # writes that have begun ...
     cdef index_t n_going        # ... and not ended
+    cdef object gate            # a lock that writes wait for before they begin, ...
+    cdef int is_held            # ... if this is set
 
 
 cdef class ArrayState:

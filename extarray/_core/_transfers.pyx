@@ -781,10 +781,17 @@ cdef class Transfers(ArrayState):
     # -- notes of written chunks, if they have checksums -------------------------------------
 
     cdef int _begin_write(self, Frame frame) except -1:
-        """Count a write, before it changes anything."""
-        add_to(&self.writes.n_begun, 1)
-        add_to(&self.writes.n_going, 1)
+        """Count a write, before it changes anything; first wait while writes are held off."""
+        cdef Writes writes = self.writes
+        add_to(&writes.n_begun, 1)
+        add_to(&writes.n_going, 1)
         fence()
+        while hint_of(&writes.is_held):     # see `hold_writes`
+            add_to(&writes.n_going, -1)
+            with writes.gate:
+                pass
+            add_to(&writes.n_going, 1)
+            fence()
         return 0
 
     cdef int _doubt(self, Frame frame) except -1:
@@ -1733,6 +1740,24 @@ def take_changed(Transfers self not None, index_t first, index_t limit):
     n = touched_take(writes.changed.root, first, limit, &taken[0])
     fence()
     return addresses[:n]
+
+
+def hold_writes(Transfers self not None, gate):
+    """Let writes wait for a lock before they begin; None: let them begin.
+
+    One of the two sees the other's step: the write that begins, or whoever calls this and then
+    looks for writes under way.
+    """
+    cdef Writes writes = self.writes
+    if gate is not None:
+        writes.gate = gate
+    set_hint(&writes.is_held, gate is not None)
+    fence()
+
+
+def shown_chunks(Transfers self not None):
+    """Return the addresses of chunks that have had writable views."""
+    return np.array(sorted(self.writes.shown.copy()), np.int64)
 
 
 def return_changed(Transfers self not None, const index_t[::1] addresses not None):

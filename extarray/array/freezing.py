@@ -16,7 +16,7 @@ import time
 import weakref
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -37,18 +37,25 @@ from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from extarray.array.facts import Stored
+    from extarray.codecs.codec import Codec
+    from extarray.format.header import Header
+    from extarray.storage.filesystem import File
     from extarray.storage.store import Frozen
 
 __all__ = [
+    "Hands",
     "append_blobs",
     "chunks_at_once",
+    "encode_chunks",
     "freeze",
     "freeze_at_end",
     "freeze_chosen",
+    "has_left",
     "notice",
     "thaw",
 ]
@@ -62,8 +69,38 @@ _DELAY = 0.02
 _REST = 0.5
 
 
-def freeze(array: Stored) -> int:
-    """Freeze all raw chunks that have elements; see `ExtArray.freeze`.  Return their number."""
+class Hands(Protocol):
+    """The processes that freeze: they encode the chunks of a round, and write their blobs."""
+
+    @property
+    def number(self) -> int:
+        """How many they are; each takes the chunks of a round for itself."""
+
+    def append(
+        self, array: Stored, frozen: Frozen, addresses: NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
+        """Append blobs of raw chunks to the log, and return the words that lead to them."""
+
+
+class _OwnHands:
+    """One process, on its threads."""
+
+    number = 1
+
+    def append(
+        self, array: Stored, frozen: Frozen, addresses: NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
+        return append_blobs(array, frozen, addresses)
+
+
+_OWN = _OwnHands()
+
+
+def freeze(array: Stored, hands: Hands = _OWN, but: NDArray[np.int64] | None = None) -> int:
+    """Freeze all raw chunks that have elements; see `ExtArray.freeze`.  Return their number.
+
+    `but`: chunks that stay raw.
+    """
     core: Any = array
     with array._writers.committing:
         frozen = _table(array)
@@ -75,11 +112,9 @@ def freeze(array: Stored) -> int:
         with frozen.encoding:
             pass  # let a round in the background end
         n_frozen = _finish_rounds(array, frozen)
-        addresses = np.arange(chunks_before(_data_bytes(array), array.chunk_bytes))
-        raw = addresses[frozen.entries(addresses) == 0]
-        return_changed(core, raw)
-        everything = partial(np.ones_like, dtype=bool)
-        return n_frozen + _freeze(array, frozen, everything, True)
+        return_changed(core, _raw(array, frozen))
+        choose = partial(np.isin, test_elements=[] if but is None else but, invert=True)
+        return n_frozen + _freeze(array, frozen, choose, True, hands)
 
 
 def freeze_chosen(array: Stored, addresses: NDArray[np.int64]) -> int:
@@ -100,12 +135,29 @@ def freeze_at_end(array: Stored) -> None:
     frozen = _table(array)
     if not frozen.may_freeze:
         return
-    if frozen.codec is not None and frozen.policy != "never":
+    if _freezes_at_end(frozen):
         with contextlib.suppress(OSError, ExtArrayError, MemoryError):
             freeze(array)
     if not frozen.is_settled:
         store: Any = array._store
         store.flush()
+
+
+def has_left(array: Stored) -> bool:
+    """Tell whether the end of a writer freezes chunks: some are raw, and the array says so."""
+    frozen = _table(array)
+    return _freezes_at_end(frozen) and bool(len(_raw(array, frozen)))
+
+
+def _freezes_at_end(frozen: Frozen) -> bool:
+    return frozen.may_freeze and frozen.codec is not None and frozen.policy != "never"
+
+
+def _raw(array: Stored, frozen: Frozen) -> NDArray[np.int64]:
+    """Return the addresses of raw chunks that have elements."""
+    addresses = np.arange(chunks_before(_data_bytes(array), array.chunk_bytes))
+    found: NDArray[np.int64] = addresses[frozen.entries(addresses) == 0]
+    return found
 
 
 def _freeze_behind(array: Stored) -> None:
@@ -160,6 +212,7 @@ def _freeze(
     frozen: Frozen,
     choose: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
     waits: bool,
+    hands: Hands = _OWN,
 ) -> int:
     """Freeze chunks that were written and are chosen; return their number.
 
@@ -178,7 +231,7 @@ def _freeze(
                     str(array.path),
                 )
             with frozen.encoding:
-                found = _encode_round(array, frozen, choose, first)
+                found = _encode_round(array, frozen, choose, first, hands)
             if found is not None and len(found):
                 first = int(found[-1]) + 1
                 with array._writers.committing:
@@ -213,6 +266,7 @@ def _encode_round(
     frozen: Frozen,
     choose: Callable[[NDArray[np.int64]], NDArray[np.bool_]],
     first: int,
+    hands: Hands = _OWN,
 ) -> NDArray[np.int64] | None:
     """Take chunks from the address `first` on, and encode those that are chosen.
 
@@ -222,7 +276,7 @@ def _encode_round(
     now, size = array._store.now, array.chunk_bytes
     renewals = frozen.renewals
     with frozen.taking:
-        taken = take_changed(core, first, chunks_at_once(array))
+        taken = take_changed(core, first, hands.number * chunks_at_once(array))
         if taken is None or not len(taken):
             return taken
         for earlier in frozen.encoded:  # these chunks were written since
@@ -234,7 +288,7 @@ def _encode_round(
             inside[:] = False
         chosen = taken[inside]
         chosen = _undamaged(array, chosen[choose(chosen)])
-        words = append_blobs(array, frozen, chosen)
+        words = hands.append(array, frozen, chosen)
     frozen.encoded.append(_Round(taken, chosen, words, renewals))
     return taken
 
@@ -288,11 +342,22 @@ def chunks_at_once(array: Stored) -> int:
 def append_blobs(array: Stored, frozen: Frozen, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Append blobs of raw chunks to the log, and return the words that lead to them."""
     now: Any = array._store.now
-    size, itemsize, fill = array.chunk_bytes, array.itemsize, now.header.fill
     codec = frozen.codec
     assert codec is not None
+    encoded = encode_chunks(now.data, now.path, now.header, codec, addresses)
+    words = np.full(len(addresses), FILL, np.uint64)
+    kept = [number for number, one in enumerate(encoded) if one is not None]
+    words[kept] = frozen.append(addresses[kept], [one for one in encoded if one is not None])
+    return words
+
+
+def encode_chunks(
+    data: File, path: Path, header: Header, codec: Codec, addresses: NDArray[np.int64]
+) -> list[Encoded | None]:
+    """Encode raw chunks of ``.xta``, on several threads; None: the fill value everywhere."""
+    size, itemsize, fill = header.chunk_bytes, header.dtype.itemsize, header.fill
     encoded: list[Encoded | None] = [None] * len(addresses)
-    sides = sides_in_memory(now.header.chunks, now.header.order)
+    sides = sides_in_memory(header.chunks, header.order)
     left = iter(enumerate(addresses.tolist()))
     lock = threading.Lock()
 
@@ -303,18 +368,15 @@ def append_blobs(array: Stored, frozen: Frozen, addresses: NDArray[np.int64]) ->
             if number < 0:
                 return
             chunk = memoryview(bytearray(size))
-            with family("cannot read '{}'", f"{now.path}.xta"):
-                if now.data.read_into(chunk, place_of(address, size)) < size:
+            with family("cannot read '{}'", f"{path}.xta"):
+                if data.read_into(chunk, place_of(address, size)) < size:
                     raise OSError(errno.EIO, "it was truncated in the meantime")
             if chunk[:itemsize] != fill or not is_constant(chunk, itemsize):
                 encoded[number] = encode(codec, chunk, itemsize, sides)
 
     n = max(1, min(config.threads, len(addresses) * size // limits.coded_bytes))
     run_together([work] * n)
-    words = np.full(len(addresses), FILL, np.uint64)
-    kept = [number for number, one in enumerate(encoded) if one is not None]
-    words[kept] = frozen.append(addresses[kept], [one for one in encoded if one is not None])
-    return words
+    return encoded
 
 
 def _table(array: Stored) -> Frozen:

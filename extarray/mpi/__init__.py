@@ -17,6 +17,8 @@ elements in files; `GlobalArray` keeps its elements in the memory of all ranks. 
     `Mutexes`: ranks take turns.
 ``array``
     `ParallelArray`: how it grows, changes, is followed, flushed and closed.
+``freezing``
+    Freezing by the ranks of one host.
 ``parallel_io``
     Read and write the elements of a `ParallelArray`, on all ranks together or on one.
 ``rank_io``

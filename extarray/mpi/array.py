@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 import numpy as np
 
 from extarray._core._history import mark_of, roll_back
-from extarray.array import life, together
+from extarray.array import facts, life, together
 from extarray.array.array import ExtArray
+from extarray.array.freezing import has_left
 from extarray.array.growth import as_source, check_kind, length_of
-from extarray.array.resizing import count, is_start
+from extarray.array.resizing import count, give_back_freed, is_start
 from extarray.array.writers import Alone, Shared
 from extarray.common.arguments import as_axis, as_int
-from extarray.common.errors import ArgumentError, ShapeError
+from extarray.common.errors import ArgumentError, ExtArrayError, ShapeError
 from extarray.grid.chunking import check_shape, place_of
 from extarray.grid.policy import encode_policy
+from extarray.mpi.freezing import Hand, freeze_closed, freeze_open
 from extarray.mpi.parallel_io import ParallelIO
 from extarray.mpi.rank_io import extents_together
 from extarray.mpi.replica import (
@@ -82,7 +84,7 @@ class ParallelArray(ParallelIO):
     -----
     All ranks must make these calls together: growth (`extend`, `append`, `append_zone`, `resize`,
     `shrink`, `reserve`, `add_axis`), changes of `attrs`, `dims` and `growth`, `distribute`,
-    `refresh`, `flush`, `close`; and `read`, `write`, `read_zone` and `write_zone`, unless
+    `refresh`, `flush`, `freeze`, `close`; and `read`, `write`, `read_zone` and `write_zone`, unless
     ``collective=False``.  An error on one rank is raised on all.  Changes wait for transfers that
     any rank has begun.  All other calls act on one rank alone: brackets, operators (``a += 1`` adds
     once for each rank that runs it), `accumulate`, NumPy's functions, views, copies.
@@ -438,28 +440,37 @@ class ParallelArray(ParallelIO):
             self._flush_together()
 
     def freeze(self) -> int:
-        """Compress all chunks on a single rank; several ranks do it when they close the array.
+        """Compress all chunks, each rank a part; collective, see `ExtArray.freeze`.
 
         Returns
         -------
         int
-            Number of chunks that were frozen.
+            Number of chunks that were frozen; the same on all ranks.
 
         Raises
         ------
-        ArgumentError
-            A ValueError: there are several ranks, which could write meanwhile.
+        ArgumentError, MissingExtraError, StorageError, ReadOnlyError, ClosedError
+            On all ranks, if one has a reason; chunks that were frozen before stay so.
+        LockedError
+            An OSError: other processes have it open with ``share="elements"``.
+
+        Notes
+        -----
+        Writes that other threads begin meanwhile wait for the end.  Chunks with writable views stay
+        raw.  The space of the raw elements comes back when the array is closed.
 
         Examples
         --------
         >>> a.freeze()  # doctest: +SKIP
+        20
         """
-        if self.comm.size > 1:
-            raise ArgumentError(
-                f"cannot freeze chunks of {self._name()} while ranks may write to them; close it, "
-                "which freezes what is left"
-            )
-        return ExtArray.freeze(self)
+        with self._step_of_change() as step:
+            self._check("freeze chunks of")
+            facts.freezable(self)
+            step.arguments = "freeze chunks"
+        if self.comm.size == 1:
+            return ExtArray.freeze(self)
+        return freeze_open(self, self._agreement)
 
     def follow(self, *args: Any, **kwargs: Any) -> Any:
         """Raise: ranks would see news at different times.
@@ -514,24 +525,51 @@ class ParallelArray(ParallelIO):
         damage = None
         try:
             damage = self._flush_last()
-            # Whoever closes last can freeze what is left.
+            # Whoever closes last can make holes of what is frozen.
             is_in_turn = self._pair.now.frozen is not None
             is_last = is_in_turn and self._replica is None
-            with self._agreement.step(), contextlib.ExitStack() as parts:
-                if not is_last:
-                    parts.callback(ExtArray.close, self)
-                for views in (self._alone, self._views):
-                    if views is not None:
-                        parts.callback(views.close)
-                self._send_writes()  # a program on another host may open the array next
-            if is_in_turn:
-                with self._agreement.step():
-                    if is_last:
-                        ExtArray.close(self)
+            hand = self._hand_at_end() if is_in_turn else None
+            with contextlib.ExitStack() as ends:
+                if hand is not None:
+                    ends.callback(hand.close)
+                with self._agreement.step(), contextlib.ExitStack() as parts:
+                    if not is_last:
+                        parts.callback(ExtArray.close, self)
+                    for views in (self._alone, self._views):
+                        if views is not None:
+                            parts.callback(views.close)
+                    self._send_writes()  # a program on another host may open the array next
+                if hand is not None:
+                    freeze_closed(self, hand, self._agreement)  # rank 0 tries again what fails
+                if is_in_turn:
+                    with self._agreement.step():
+                        if is_last:
+                            ExtArray.close(self)
         finally:
             self.comm.Free()
         if damage is not None:
             raise damage
+
+    def _hand_at_end(self) -> Hand | None:
+        """Prepare to freeze what is left with all ranks; None: rank 0 closes it alone; collective.
+
+        The locks of ranks go when they close their parts, so freezing comes later.
+        """
+        hand = None
+        try:
+            with self._agreement.step() as step:
+                if self.comm.rank == 0 and self.comm.size > 1 and self.mode == "r+":
+                    give_back_freed(self)  # rather than freeze it
+                    step.numbers[0] = int(has_left(self))
+            if step.numbers[0]:
+                hand = Hand(self._agreement, self._pair.now)
+                with self._agreement.step():
+                    hand.open()
+        except (ExtArrayError, OSError, MemoryError):
+            if hand is not None:
+                hand.close()
+            hand = None
+        return hand
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self.closed:

@@ -14,7 +14,11 @@ From the top down; a module uses only modules below it:
 ``decoded``
     Frozen chunks as the core finds them: decoded to memory when they are read.
 ``frozen``
-    Frozen chunks of a pair of files that grows: their table in ``.xmd``, and their log in ``.xtz``.
+    Frozen chunks of a pair of files that grows: the order in which table and log change.
+``frozen_blobs``
+    The blobs of frozen chunks: their log in ``.xtz``, which only grows.
+``frozen_words``
+    The words of frozen chunks: their table in ``.xmd``, by address.
 ``group_member``
     An array's share in a commit of several, on disk.
 ``names``

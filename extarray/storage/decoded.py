@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from extarray.codecs.codec import Codec
     from extarray.codecs.payloads import Box, Encoded
     from extarray.format._blobs import BlobReader
-    from extarray.storage.frozen import DividedBlob, FrozenTable
+    from extarray.storage.frozen import FrozenTable
+    from extarray.storage.frozen_blobs import DividedBlob
     from extarray.storage.pair import Pair
     from extarray.storage.store import Present
 

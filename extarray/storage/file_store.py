@@ -64,7 +64,8 @@ from extarray.storage.filesystem import (
     replaced_name,
     sync_folders,
 )
-from extarray.storage.frozen import FrozenTable, new_log
+from extarray.storage.frozen import FrozenTable
+from extarray.storage.frozen_blobs import new_log
 from extarray.storage.group_member import GroupShare
 from extarray.storage.names import (
     MAPPABLE,

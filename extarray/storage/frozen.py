@@ -1,7 +1,7 @@
-"""Frozen chunks of a pair of files that grows: their table in ``.xmd``, their log in ``.xtz``.
+"""Frozen chunks of a pair of files that grows: the order in which table and log change.
 
 A chunk is *raw*, at its place in ``.xta``, or *frozen*: a blob of the log, which is never
-overwritten.  The table says which, by address, in two words (see ``format.frozen``).
+overwritten.  The table in ``.xmd`` says which, by address, in two words (see ``format.frozen``).
 
 Each rule serves a kill or a power cut (I15).  A blob is in its file before the live word leads to
 it.  A flush brings log and ``.xta`` to the disk, then lets the durable words follow, then brings
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray._core._file import UNSUPPORTED
-from extarray._core._mapping import Counter, MappedWords
+from extarray._core._mapping import Counter
 from extarray.codecs.codec import Codec
-from extarray.codecs.payloads import decode_blocks_into, encode, encode_again
+from extarray.codecs.payloads import encode
 from extarray.common.errors import (
     ChecksumError,
     CorruptError,
@@ -33,32 +33,16 @@ from extarray.common.errors import (
     PartnerError,
     ReplacedError,
     StorageError,
-    VersionError,
 )
+from extarray.common.on_error import OnError
 from extarray.common.system import boot_id
-from extarray.format._blobs import BlobReader
 from extarray.format.blobs import (
-    BLOB_HEAD_BYTES,
     FILE_HEAD_BYTES,
     FILL,
     UNIT,
-    Stored,
-    blamed,
-    blob_bytes,
-    bytes_before_blocks,
-    check_frame,
-    damaged_entry,
-    decode_blob,
-    decode_blocks,
-    decode_stored,
     encode_entry_of_blob,
-    encode_file_head,
-    extents_for,
-    payload_of,
-    read_of_blob,
 )
-from extarray.format.blocks import MOST_SUMS_EXTENTS, BlockKind, Place, sums_capacity
-from extarray.format.constants import SECTOR
+from extarray.format.blocks import BlockKind, Place
 from extarray.format.frozen import (
     ENTRY_BYTES,
     RAW,
@@ -66,64 +50,39 @@ from extarray.format.frozen import (
     TABLE_WORDS,
     check_log_head,
     decode_frozen_block,
-    encode_blob,
     encode_frozen_block,
     extent_bytes,
     extents_of,
     move_blob,
-    place_of_word,
     places_of_words,
 )
-from extarray.format.suffixes import DATA
-from extarray.grid.chunking import chunks_before, place_of
+from extarray.grid.chunking import place_of
 from extarray.grid.order import sides_in_memory
 from extarray.storage import lock
 from extarray.storage.filesystem import File, family
+from extarray.storage.frozen_blobs import FrozenBlobs, NewLog, bytes_in_log, write_blobs
 from extarray.storage.names import open_log
 from extarray.storage.pair import Pair
 from extarray.storage.states import ATTEMPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from extarray.codecs.payloads import Blocks, Encoded
-    from extarray.format.blobs import BlobHead, BlobsBlock
+    from extarray.codecs.payloads import Encoded
+    from extarray.format.blobs import BlobsBlock
     from extarray.format.header import Header
     from extarray.storage.commits import Committer
     from extarray.storage.decoded import RestOfChunk
-    from extarray.storage.store import Room
 
-__all__ = ["HANDED_ON", "FrozenTable", "NewLog", "new_log"]
+__all__ = ["HANDED_ON", "FrozenTable"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
 
-# Space of the log that a writer takes at a time.
-_REGION = 1 << 24
-# Bytes of blobs that are copied at a time, and appended at a time: joining them holds the GIL.
-_AT_ONCE = 1 << 22
-_PIECE = 1 << 18
-# Words of the table to look through at a time.
-_WORDS_AT_ONCE = 1 << 16
-# Bytes of a blob to read at first, which reach up to its first block unless it has hundreds.
-_BEFORE_BLOCKS = 1 << 12
-_PAGE = 4096
-# A live word that asks; the rest of it is the age of the question.
-_ASKS = 1 << 63
-_NONE = np.empty(0, np.int64)
 
-
-# -- the table and the log -------------------------------------------------------------------------
-
-
-def new_log(uuid: bytes, array: bytes) -> bytes:
-    """Return the contents of a new ``.xtz``."""
-    return encode_file_head(uuid, array)
-
-
-class FrozenTable:
+class FrozenTable(FrozenBlobs):
     """The table of frozen chunks of an open pair of files, and the log of their blobs.
 
     Made by `create`, `load` and `successor`.  Threads may call everything at the same time, but the
@@ -131,20 +90,9 @@ class FrozenTable:
 
     Attributes
     ----------
-    extents : list of memoryview
-        The words of each extent as unsigned numbers in the file's byte order: live, durable, live,
-        ...  Read-only for readers.  Extents are added, and replaced only by those of a successor.
-        If `asks`, a live word only says that the chunk is to be read by `read_into`.
-    asks : bool
-        Where hosts keep copies of their own, a mapping could miss a freeze by a writer on another
-        host, and its raw chunk be a hole.  So readers ask for each chunk.
     freezes : Counter
         Number of freezes; `HANDED_ON` is set in it if another ``.xmd`` has the table, or takes it
         just now: see `latest`.  A reader of raw bytes compares it before and after.
-    uuid : bytes
-        Of ``.xtz``.
-    log : File
-        ``.xtz``.
     thawed : set of int
         Chunks that this session has thawed.
     renewals : int
@@ -170,10 +118,7 @@ class FrozenTable:
         log: File,
         header: Header | None = None,
     ) -> None:
-        self._pair, self._metadata, self._at, self.log = pair, metadata, at, log
-        self._header = pair.header if header is None else header
-        self.uuid = block.uuid
-        self._block = block
+        super().__init__(pair, metadata, at, block, pair.header if header is None else header, log)
         self.forget: Callable[[NDArray[np.int64]], object] | None = None
         self.renewals = 0
         self.encoding, self.taking = threading.Lock(), threading.Lock()
@@ -182,18 +127,7 @@ class FrozenTable:
         self._keeps_blobs = False  # later metadata are in the making, or have the table
         self._next: FrozenTable | None = None  # the table of later metadata
         self.thawed: set[int] = set()
-        self.extents: list[memoryview] = []
-        self._words: list[NDArray[np.uint64]] = []
-        self.asks = metadata.keeps_copies
-        self._is_mapped = not self.asks
-        self._age = 0  # of the words in `extents` that ask
-        self._places = list(block.extents)
-        self._size, self._given = block.size, block.given
-        self._end = 0
-        self._lock = threading.RLock()
         self._counting, self._n_freezing = threading.Lock(), 0  # of blocks of `freezing`
-        self._mended: dict[int, int] = {}  # by a reader, which may not write
-        self._seen = 0  # number of the commit of a state with mended words
         # Addresses whose live word is newer than their durable one, frozen ones that may have raw
         # bytes, words on the disk that durable words shall follow, those that have.
         self._dirty: set[int] = set()
@@ -201,8 +135,6 @@ class FrozenTable:
         self._synced: dict[int, int] = {}
         self._settled: set[int] = set()
         self._synced_end = 0
-        self._ready: set[tuple[int, int]] = set()  # extents and pages that have disk space
-        self._map()
         with metadata as fd:
             is_mapped = self._is_mapped and pair.engine == "mmap"
             self.freezes = Counter.file(fd, self._header.freezes_offset, is_mapped)
@@ -221,22 +153,6 @@ class FrozenTable:
         self = cls(pair, pair.metadata, at, found, pair.blobs)
         self._end = size
         return self
-
-    @classmethod
-    def block_of(cls, pair: Pair, metadata: File | None = None) -> tuple[int, BlobsBlock] | None:
-        """Return offset and contents of the block; None if a packed file had the metadata.
-
-        Raises
-        ------
-        CorruptError
-            The block, or its entry in the directory, is damaged.
-        """
-        metadata = pair.metadata if metadata is None else metadata
-        at = pair.blocks().get(BlockKind.BLOBS)
-        if at is None:
-            raise CorruptError("the place of the block for chunks in blobs is damaged")
-        block = decode_frozen_block(metadata.read(SECTOR, at), pair.header, metadata.length)
-        return None if block is None else (at, block)
 
     @classmethod
     def load(
@@ -275,29 +191,6 @@ class FrozenTable:
         self._look_through(False, self._end)
         return self
 
-    def place_of_blob(self, address: int) -> int:
-        """Return the offset of the blob of a frozen chunk in ``.xtz``."""
-        return int(places_of_words(self.entries(np.array([address])))[0][0])
-
-    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
-        """Return where chunks lie, and how they are encoded; None for those of the fill value."""
-        found: list[Stored | None] = []
-        words = self.entries(addresses)
-        places = zip(
-            *map(np.ndarray.tolist, (addresses, words, *places_of_words(words))), strict=True
-        )
-        for address, word, offset, size in places:
-            if word == RAW:
-                n_bytes = self._header.chunk_bytes
-                found.append(Stored(DATA, place_of(address, n_bytes), n_bytes))
-            elif word == FILL:
-                found.append(None)
-            else:
-                wanted = read_of_blob(size, self._header.dtype.itemsize)
-                data = self._pair.blobs.read(wanted, offset)
-                found.append(decode_stored(data, address, self._block, offset, size))
-        return found
-
     def _look_through(self, is_whole: bool, length: int) -> None:
         """Find words newer than the last flush; mend lost ones, unless all writes are there."""
         lost: list[tuple[int, int]] = []
@@ -330,51 +223,7 @@ class FrozenTable:
             self._mended = dict(lost)
             self._cover_mended()
 
-    def _cover_mended(self) -> None:
-        """Put private copies in the place of extents with words that this reader has mended."""
-        if not self._is_mapped or not self._mended:
-            return
-        addresses = np.array(list(self._mended), np.int64)
-        numbers, within = extents_of(addresses)
-        for number in np.unique(numbers).tolist():
-            copy = self._words[number].copy()
-            here = numbers == number
-            copy[TABLE_WORDS * within[here]] = [self._mended[q] for q in addresses[here].tolist()]
-            self._words[number] = copy
-            self.extents[number] = memoryview(copy).cast("B").cast("Q").toreadonly()
-
-    def _map(self) -> None:
-        """Map the extents that are not mapped yet."""
-        pair = self._pair
-        if not self._is_mapped:
-            for number in range(len(self.extents), len(self._places)):
-                self._words.append(np.zeros(TABLE_WORDS * sums_capacity(number), "<u8"))
-                self.extents.append(memoryview(self._words[-1]).cast("B").cast("Q"))
-            self.forget_copies()
-            return
-        writable = pair.mode == "r+"  # also where elements are moved by system calls
-        with family("cannot map the metadata of '{}'", pair.path), self._metadata as fd:
-            for number in range(len(self.extents), len(self._places)):
-                n = TABLE_WORDS * sums_capacity(number)
-                words: Any = MappedWords(fd, self._places[number], n, writable)
-                self._words.append(np.frombuffer(words, "<u8"))
-                self.extents.append(memoryview(words).cast("Q"))
-
-    def forget_copies(self) -> None:
-        """Ask again for chunks that are in memory, where hosts keep copies."""
-        if self.asks:
-            self._age += 1
-            left = chunks_before(self._pair.state.data_bytes, self._header.chunk_bytes)
-            for words in self._words:
-                words[: TABLE_WORDS * max(0, left) : TABLE_WORDS] = _ASKS + self._age
-                left -= len(words) // TABLE_WORDS
-
     # -- words -----------------------------------------------------------------------------------
-
-    @property
-    def reach(self) -> int:
-        """Number of chunks that the table has room for; those beyond are raw."""
-        return sum(map(sums_capacity, range(len(self._places))))
 
     @property
     def codec(self) -> Codec | None:
@@ -388,77 +237,9 @@ class FrozenTable:
         return found if found in ("behind", "close") else "never"
 
     @property
-    def end(self) -> int:
-        """Bytes of the log that are in use."""
-        return self._end
-
-    @property
     def number(self) -> int:
         """Number of freezes, with the flag `HANDED_ON`."""
         return self.freezes.value
-
-    @property
-    def regions(self) -> list[tuple[int, int]]:
-        """Offsets and lengths of the extents in ``.xmd``."""
-        return [(at, extent_bytes(number)) for number, at in enumerate(self._places)]
-
-    def entries(self, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return the live words of chunks."""
-        return self._load(addresses, 0)
-
-    def durable(self, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return the durable words of chunks."""
-        return self._load(addresses, 1)
-
-    def _load(self, addresses: NDArray[np.int64], which: int) -> NDArray[np.uint64]:
-        addresses = np.asarray(addresses, np.int64)
-        found = np.zeros(len(addresses), np.uint64)
-        numbers, within = extents_of(addresses)
-        for number in np.unique(numbers).tolist():
-            if number >= len(self._places):
-                continue
-            here = np.flatnonzero(numbers == number)
-            if self._is_mapped:
-                found[here] = self._words[number][TABLE_WORDS * within[here] + which]
-                continue
-            places = self._places[number] + ENTRY_BYTES * within[here] + 8 * which
-            some = np.zeros(len(here), "<u8")
-            self._metadata.read_runs(some.view(np.uint8), places, 8)
-            found[here] = some
-        if self._mended and not self._is_mapped and not which:
-            for i, address in enumerate(addresses.tolist()):
-                found[i] = self._mended.get(address, found[i])
-        return found
-
-    def _store(self, addresses: NDArray[np.int64], words: NDArray[np.uint64], which: int) -> None:
-        """Store words, each in one step; the table reaches the chunks."""
-        numbers, within = extents_of(addresses)
-        by_pwrite = not self._is_mapped or self._pair.engine != "mmap"
-        for number in np.unique(numbers).tolist():
-            here = np.flatnonzero(numbers == number)
-            if by_pwrite:
-                places = self._places[number] + ENTRY_BYTES * within[here] + 8 * which
-                for place, word in zip(places.tolist(), words[here].tolist(), strict=True):
-                    self._metadata.write(word.to_bytes(8, "little"), place)
-            else:
-                # A word that becomes 0 has its space; another process may clear one beside it.
-                self._make_ready(number, within[here[words[here] != RAW]])
-                places, new = TABLE_WORDS * within[here] + which, words[here]
-                differ = self._words[number][places] != new
-                self._words[number][places[differ]] = new[differ]
-
-    def _make_ready(self, number: int, within: NDArray[np.int64]) -> None:
-        """Give disk space to the pages of words, since a store to a hole may find none."""
-        for page in np.unique(ENTRY_BYTES * within // _PAGE).tolist():
-            if (number, page) in self._ready:
-                continue
-            at = self._places[number] + page * _PAGE
-            failure = self._metadata.reserve(at, _PAGE)
-            if failure == UNSUPPORTED:
-                self._metadata.write(self._metadata.read(_PAGE, at), at)
-            elif failure:
-                raise OSError(failure, os.strerror(failure))
-            self._ready.add((number, page))
 
     def store_live(
         self, addresses: NDArray[np.int64], words: NDArray[np.uint64], is_hole: bool = False
@@ -493,17 +274,6 @@ class FrozenTable:
                 self._unpunched.update(addresses[words != RAW].tolist())
             self._store(addresses, words, 0)
             self._unpunched.difference_update(addresses[words == RAW].tolist())
-
-    def put(self, addresses: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
-        """Store both words of chunks, as a repair does."""
-        with family("cannot note frozen chunks of '{}'", self._pair.path):
-            for which in range(TABLE_WORDS):
-                self._store(addresses, words, which)
-
-    @property
-    def is_mended(self) -> bool:
-        """True if this reader reads what was flushed in the place of blobs that are lost."""
-        return bool(self._mended)
 
     @property
     def is_settled(self) -> bool:
@@ -542,41 +312,6 @@ class FrozenTable:
         old = addresses[durable & (self.entries(addresses) == RAW)]
         self._store(old, np.zeros(len(old), np.uint64), 1)
 
-    def _written(
-        self, first: int = 0, end: int | None = None
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint64]]]:
-        """Yield addresses first ... end - 1 and their pairs of words, without holes of the table.
-
-        `end`: None for that of the table.
-        """
-        for number, at in enumerate(self._places):
-            base = sums_capacity(number) - sums_capacity(0)
-            stop = at + extent_bytes(number)
-            if end is not None:
-                stop = min(stop, at + ENTRY_BYTES * max(0, end - base))
-            start = at + ENTRY_BYTES * max(0, first - base)
-            for low, high in self._metadata.written(stop) if start < stop else ():
-                low = max(start, low - low % ENTRY_BYTES)
-                for a in range(low, min(high, stop), ENTRY_BYTES * _WORDS_AT_ONCE):
-                    b = min(high, stop, a + ENTRY_BYTES * _WORDS_AT_ONCE)
-                    data = self._metadata.read(-(-(b - a) // ENTRY_BYTES) * ENTRY_BYTES, a)
-                    words = np.frombuffer(data, "<u8").reshape(-1, TABLE_WORDS).astype(np.uint64)
-                    yield base + (a - at) // ENTRY_BYTES + np.arange(len(words)), words
-
-    def frozen(self, first: int, stop: int) -> NDArray[np.int64]:
-        """Return the addresses of the frozen chunks among first ... stop - 1, which may be many."""
-        found = [_NONE]
-        for addresses, _ in self._written(first, stop):
-            found.append(addresses[self.entries(addresses) != RAW])
-        return np.concatenate(found)
-
-    def count(self, stop: int) -> int:
-        """Return how many of the chunks before an address are frozen."""
-        return sum(
-            int(np.count_nonzero(self.entries(addresses)))
-            for addresses, _ in self._written(0, stop)
-        )
-
     def clear_from(self, first: int) -> None:
         """Clear the words of chunks from an address on, which are new when growth reaches them."""
         with self._lock, family("cannot clear the table of '{}'", self._pair.path):
@@ -589,46 +324,6 @@ class FrozenTable:
                         known.difference_update(some.tolist())
                     for address in some.tolist():
                         self._synced.pop(address, None)
-
-    # -- room ------------------------------------------------------------------------------------
-
-    def make_room(self, n_chunks: int, commits: Room) -> None:
-        """Extend the table to `n_chunks` chunks, in holes behind all that ``.xmd`` has.
-
-        This comes before the commit of the growth.  No commit takes the room: like those of an
-        optional block, its bytes are never free again.  If the file system has no files that large,
-        the table stays shorter.
-        """
-        wanted = min(extents_for(n_chunks), MOST_SUMS_EXTENTS)
-        if wanted <= len(self._places):
-            return
-        pair = self._pair
-        with self._lock, family("cannot make room for the table of '{}'", pair.path):
-            end = max(commits.free_from, self._metadata.length)
-            places = list(self._places)
-            for number in range(len(places), wanted):
-                at = -(-end // TABLE_ALIGNMENT) * TABLE_ALIGNMENT
-                try:
-                    self._metadata.truncate(at + extent_bytes(number))
-                except OSError as error:
-                    if error.errno not in (errno.EFBIG, errno.EINVAL):
-                        raise
-                    break
-                end = at + extent_bytes(number)
-                places.append(at)
-            commits.blocks_end = max(commits.blocks_end, end)
-            self._write_block(places=places)
-            self._places = places
-            self._map()
-
-    def _write_block(
-        self, size: int | None = None, given: int | None = None, places: list[int] | None = None
-    ) -> None:
-        size = self._size if size is None else size
-        given = self._given if given is None else given
-        places = self._places if places is None else places
-        data = encode_frozen_block(self.uuid, size, given, places, self._header.uuid)
-        self._metadata.write(data, self._at)
 
     # -- the log ---------------------------------------------------------------------------------
 
@@ -646,36 +341,14 @@ class FrozenTable:
         StorageError
             The disk is full.
         """
-        pair = self._pair
-        found = np.empty(len(encoded), np.uint64)
-        with self._lock, family("cannot write to '{}'", f"{pair.path}.xtz"):
+        with self._lock, family("cannot write to '{}'", f"{self._pair.path}.xtz"):
             later = self._next
             if later is not None and later.uuid == self.uuid:  # the end of the log is its business
                 return later.append(addresses, encoded)
-            offset, first = self._end, self._end
-            parts: list[bytes | memoryview] = []
-            try:
-                for i, (address, one) in enumerate(zip(addresses, encoded, strict=True)):
-                    blob, found[i] = encode_blob(one, int(address), offset, self.uuid)
-                    parts += blob
-                    offset += sum(map(len, blob))
-                    if offset - first >= _PIECE or i + 1 == len(encoded):
-                        self._give(offset)
-                        self.log.write(b"".join(parts), first)
-                        first, parts = offset, []
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self.log.truncate(self._end)  # free the space again
-                raise
-            self._end = offset
-        return found
-
-    def _give(self, end: int) -> None:
-        """Note in the block that the log may be in use up to some end."""
-        if end > self._given:
-            given = -(-end // _REGION) * _REGION
-            self._write_block(given=given)
-            self._given = given
+            size = bytes_in_log(encoded)
+            at = self.claim(size)
+            with OnError(self.disclaim, at, size):
+                return write_blobs(self.log, self.uuid, addresses, encoded, at)
 
     def _read_raw(self, target: memoryview, address: int) -> None:
         n = self._pair.data.read_into(target, place_of(address, len(target)))
@@ -684,92 +357,6 @@ class FrozenTable:
             raise StorageError(errno.EIO, "it was truncated", f"{self._pair.path}.xta")
 
     # -- reading ---------------------------------------------------------------------------------
-
-    def reader(self) -> BlobReader:
-        """Return memory for one thread that decodes many chunks; see `decode_many`."""
-        dtype = self._header.dtype
-        return BlobReader(self.uuid, self._block.codec, dtype.itemsize, self._header.chunk_bytes)
-
-    def decode_many(
-        self,
-        targets: list[NDArray[np.uint8]],
-        addresses: list[int],
-        words: list[int],
-        verify: bool,
-        reader: BlobReader,
-    ) -> None:
-        """Decode chunks as `decode` does, mostly without the GIL."""
-        left: Sequence[int] = range(len(targets))
-        if targets[0].nbytes == self._header.chunk_bytes:
-            with self.log as fd:
-                left = reader.read(fd, words, addresses, targets, verify)
-        for i in left:
-            self.decode(memoryview(targets[i]), addresses[i], words[i], verify)
-
-    def decode(self, target: memoryview, address: int, word: int, verify: bool = True) -> None:
-        """Decode the chunk that a live word leads to, not `RAW`, into as many bytes as it has.
-
-        Raises
-        ------
-        ChecksumError
-            The blob is damaged; ``chunk`` names the chunk.
-        """
-        fill, size = self._header.fill, len(target)
-        if word == FILL:
-            target[:] = fill * (size // len(fill))
-            return
-        blob = self._blob(address, word)
-        itemsize, whole = self._header.dtype.itemsize, target
-        if size < self._header.chunk_bytes:  # for a reader that knows fewer axes
-            whole = memoryview(bytearray(self._header.chunk_bytes))
-        found = decode_blob(blob, address, self._block, whole, itemsize, verify)
-        if found is not target:
-            target[:] = found[:size]
-
-    def divided(self, address: int, word: int, n_bytes: int, verify: bool) -> DividedBlob | None:
-        """Return the blob that a live word leads to, if its blocks can be decoded one by one.
-
-        `n_bytes`: those of a chunk that the caller knows.  Raise ChecksumError if the blob is
-        damaged before its first block.
-        """
-        header = self._header
-        if word == FILL or n_bytes != header.chunk_bytes:
-            return None
-        offset, size = self._place(address, word)
-        how = self._block, size, header.chunk_bytes, header.dtype.itemsize
-        data = memoryview(self.log.read(min(size, _BEFORE_BLOCKS), offset))
-        head, cut = decode_blocks(data, address, *how, verify)
-        if cut is None and head.blocks and size > len(data):  # they are many
-            data = memoryview(self.log.read(min(size, bytes_before_blocks(data)), offset))
-            head, cut = decode_blocks(data, address, *how, verify)
-        if cut is None:
-            return None
-        return DividedBlob(self.log, offset, address, head, cut, header.dtype.itemsize, verify)
-
-    def payload(self, address: int) -> Encoded | None:
-        """Return a frozen chunk as its codec has it; None: it is raw, or has the fill value.
-
-        Raises
-        ------
-        ChecksumError
-            The blob is damaged; ``chunk`` names the chunk.
-        """
-        word = int(self.entries(np.array([address]))[0])
-        if word in (RAW, FILL):
-            return None
-        return payload_of(self._blob(address, word), address, self._block)
-
-    def _blob(self, address: int, word: int) -> memoryview:
-        """Read the blob that a word leads to."""
-        offset, n_bytes = self._place(address, word)
-        return memoryview(self.log.read(n_bytes, offset))
-
-    def _place(self, address: int, word: int) -> tuple[int, int]:
-        """Return offset and bytes of a blob, unless none can be there, or none that large."""
-        offset, n_bytes = place_of_word(word)
-        if offset < FILE_HEAD_BYTES or not 0 < n_bytes <= blob_bytes(self._header.chunk_bytes):
-            raise damaged_entry(address)
-        return offset, n_bytes
 
     def read_into(self, target: memoryview, address: int, verify: bool = True) -> None:
         """Read a chunk, raw or frozen, into as many bytes as it has."""
@@ -998,18 +585,7 @@ class FrozenTable:
     def _write_number(self, number: int) -> None:
         self._metadata.write(number.to_bytes(8, "little"), self._header.freezes_offset)
 
-    def seal(self) -> None:
-        """Note the exact end of the log, as a writer does that ends."""
-        with self._lock:
-            if self._given != self._end:
-                self._write_block(given=self._end)
-                self._given = self._end
-
     # -- other files -----------------------------------------------------------------------------
-
-    def block_bytes(self) -> bytes:
-        """Read the block, as it is."""
-        return self._metadata.read(SECTOR, self._at)
 
     def refresh(self) -> None:
         """Take up extents that the writer has added."""
@@ -1017,29 +593,6 @@ class FrozenTable:
             return
         with contextlib.suppress(CorruptError):  # a writer may be at work
             self.take_up()
-
-    def take_up(self) -> None:
-        """Take up the block as other processes have written it.
-
-        Raises
-        ------
-        CorruptError
-            The block is damaged, or a writer is at work on it.
-        """
-        pair = self._pair
-        with self._lock:
-            found = self.block_of(pair)
-            if found is None:
-                return
-            self._at, block = found
-            if self._mended and pair.state.sequence != self._seen:
-                # A writer has come, and has mended them, too.
-                self._mended, self.extents, self._words = {}, [], []
-            self._size = block.size
-            if len(block.extents) > len(self._places) or not self.extents:
-                self._places = list(block.extents)
-                self._map()
-            self.forget_copies()  # growth has brought more chunks
 
     # -- later metadata --------------------------------------------------------------------------
 
@@ -1252,138 +805,6 @@ class FrozenTable:
             )
             told.filename, told.chunk = name, address
             raise told from None
-
-    def used_bytes(self) -> int:
-        """Return the bytes of the log that its head and the blobs of frozen chunks take."""
-        found = FILE_HEAD_BYTES
-        for _, words in self._written():
-            found += int(places_of_words(words[:, 0])[1].sum())
-        return found
-
-
-class DividedBlob:
-    """A blob whose chunk is cut into blocks.
-
-    Parameters
-    ----------
-    log : File
-    offset : int
-        Of the blob.
-    address : int
-        Of the chunk.
-    head : BlobHead
-    cut : Blocks
-    itemsize : int
-    verify : bool
-        Compare blocks with their checksums.
-    """
-
-    def __init__(
-        self,
-        log: File,
-        offset: int,
-        address: int,
-        head: BlobHead,
-        cut: Blocks,
-        itemsize: int,
-        verify: bool,
-    ) -> None:
-        self._log, self._start, self._address = log, offset + BLOB_HEAD_BYTES, address
-        self._head, self.cut, self._itemsize, self._verify = head, cut, itemsize, verify
-
-    def decode(self, target: NDArray[np.uint8], numbers: Sequence[int], reader: BlobReader) -> None:
-        """Write the elements of some blocks, by rising number, to the memory of the chunk.
-
-        `reader`: of the table, as `FrozenTable.reader` returns it.
-
-        Raises
-        ------
-        ChecksumError
-            One of them is damaged; ``chunk`` names the chunk.
-        """
-        cut, codec, filter_id = self.cut, self._head.codec, self._head.filter
-        places = [(number, *cut.frame(number), cut.sums[number]) for number in numbers]
-        how = target, cut.sides, cut.steps, places, codec, filter_id, self._verify
-        with self._log as fd:
-            if reader.read_blocks(fd, self._start, *how):
-                return
-        frames = ((number, self._frame(number, self._verify)) for number in numbers)
-        try:
-            decode_blocks_into(memoryview(target), codec, filter_id, cut, frames, self._itemsize)
-        except (CorruptError, VersionError) as error:
-            raise blamed(error, self._address) from None
-
-    def encoded(
-        self, codec: Codec, chunk: NDArray[np.uint8], numbers: Collection[int]
-    ) -> Encoded | None:
-        """Return the chunk with other elements in some blocks, which alone are compressed anew.
-
-        None: another codec has made it, or it would be stored without any.  Raise ChecksumError if
-        one of the other blocks is damaged: the payload gets checksums of what it has.
-        """
-        filter_id = self._head.filter
-        if codec.id != self._head.codec or codec.filter_id not in (None, filter_id):
-            return None
-        kept = {
-            number: self._frame(number, verify=True)
-            for number in range(len(self.cut))
-            if number not in numbers
-        }
-        return encode_again(codec, filter_id, memoryview(chunk), self._itemsize, self.cut, kept)
-
-    def _frame(self, number: int, verify: bool) -> memoryview:
-        start, stop = self.cut.frame(number)
-        frame = memoryview(self._log.read(stop - start, self._start + start))
-        if verify:
-            check_frame(frame, self.cut.sums[number], self._address)
-        return frame
-
-
-class NewLog:
-    """A log in the making, which begins with its head.
-
-    Parameters
-    ----------
-    file : File
-        Empty.
-    uuid, array : bytes
-        Of the log, and of the array.
-    tell : callable
-        Called with numbers of bytes that were written.
-
-    Attributes
-    ----------
-    file : File
-    uuid : bytes
-    end : int
-        Bytes of the log, including those not written yet.
-    """
-
-    def __init__(
-        self, file: File, uuid: bytes, array: bytes, tell: Callable[[int], object]
-    ) -> None:
-        self.file, self.uuid, self._tell = file, uuid, tell
-        self._pieces = [new_log(uuid, array)]
-        self._at, self.end = 0, FILE_HEAD_BYTES
-
-    def append(self, blob: bytes) -> int:
-        """Append a blob; return the word that leads to it."""
-        word = encode_entry_of_blob(self.end, len(blob))
-        self._pieces.append(blob)
-        self.end += len(blob)
-        if self.end - self._at >= _AT_ONCE:
-            self._write()
-        return word
-
-    def _write(self) -> None:
-        self.file.write(b"".join(self._pieces), self._at)
-        self._tell(self.end - self._at)
-        self._pieces, self._at = [], self.end
-
-    def finish(self) -> None:
-        """Bring all to the disk."""
-        self._write()
-        self.file.datasync()
 
 
 def _in_bytes(addresses: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]]:

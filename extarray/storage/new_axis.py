@@ -30,7 +30,8 @@ from extarray.storage.filesystem import (
     real_name,
     sync_folders,
 )
-from extarray.storage.frozen import HANDED_ON, NewLog
+from extarray.storage.frozen import HANDED_ON
+from extarray.storage.frozen_blobs import NewLog
 from extarray.storage.pair import PASSED_ON, Pair
 
 if TYPE_CHECKING:

@@ -89,6 +89,12 @@ def test_compressed_arrays(mpirun, path, ranks, engine):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_ranks_freeze_together(mpirun, path, ranks):
+    mpirun(ranks, "freezing.py", path)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ranks", "engine", "fill"),
     [(1, "mpi-io", 0), (3, "mpi-io", 7), (2, "mmap", 7), (3, "pread", 0)],

@@ -16,7 +16,7 @@ from extarray.codecs import payloads
 from extarray.codecs.codec import CodecId
 from extarray.common.limits import limits
 from extarray.format._crc import crc32c
-from extarray.storage import frozen
+from extarray.storage import frozen, frozen_blobs
 from extarray.storage.decoded import RestOfChunk, _Rooms
 
 SHAPE, CHUNKS = (64, 64, 150), (32, 32, 150)
@@ -35,7 +35,7 @@ def small_blocks(monkeypatch):
 def decoded(monkeypatch):
     """Note the numbers of blocks that are decoded one by one, and chunks that are decoded whole."""
     found = []
-    blocks, whole = frozen.DividedBlob.decode, frozen.FrozenTable.decode_many
+    blocks, whole = frozen_blobs.DividedBlob.decode, frozen.FrozenTable.decode_many
 
     def decode_blocks(self, target, numbers, reader):
         found.append(list(numbers))
@@ -45,7 +45,7 @@ def decoded(monkeypatch):
         found.extend(["whole"] * len(targets))
         return whole(self, targets, *arguments)
 
-    monkeypatch.setattr(frozen.DividedBlob, "decode", decode_blocks)
+    monkeypatch.setattr(frozen_blobs.DividedBlob, "decode", decode_blocks)
     monkeypatch.setattr(frozen.FrozenTable, "decode_many", decode_whole)
     return found
 

@@ -30,7 +30,7 @@ from lost_pages import Disk
 import extarray as xa
 from extarray.common.limits import limits
 from extarray.format.frozen import decode_frozen_block, encode_frozen_block
-from extarray.storage import commits, frozen, names, new_axis, space
+from extarray.storage import commits, frozen, frozen_blobs, frozen_words, names, new_axis, space
 from extarray.storage.filesystem import File
 
 VALUES = np.arange(1, 121, dtype="i4").reshape(10, 12)
@@ -754,7 +754,7 @@ def work(path, model):
 @pytest.mark.invariant("I15")
 def test_kills_at_every_place_lose_nothing(path, tmp_path, engine):
     """Each child is killed at one place; the parent knows which step it was in."""
-    modules = (frozen, commits, space)
+    modules = (frozen, frozen_blobs, frozen_words, commits, space)
     make(tmp_path / "kept", VALUES, engine=engine)
     progress = os.memfd_create("progress")
     stride = 1 if os.environ.get("EXTARRAY_TEST_FAULTS") == "all" else 7
@@ -1018,10 +1018,11 @@ def test_a_forged_table_is_not_written_to(path):
 @needs_no_tracing
 @pytest.mark.parametrize("engine", ENGINES)
 def test_interrupts_at_every_place_lose_nothing(path, engine):
+    modules = (frozen, frozen_blobs, frozen_words)
     for number in itertools.count(1, 3):
         make(path, VALUES, overwrite=True, engine=engine)
         with xa.open(path, "r+", engine=engine) as a:
-            with contextlib.suppress(KeyboardInterrupt), interrupted(number, frozen) as place:
+            with contextlib.suppress(KeyboardInterrupt), interrupted(number, *modules) as place:
                 table(a).thaw(np.arange(3))
                 freeze(a, np.arange(2))
                 a.flush()

@@ -23,7 +23,7 @@ from extarray.array import writers as policies
 from extarray.array.life import let_go
 from extarray.common.limits import limits
 from extarray.errors import ArgumentError, CorruptError, LockedError, StorageError
-from extarray.storage import commits, frozen, lock, sharing, space
+from extarray.storage import commits, frozen, frozen_blobs, frozen_words, lock, sharing, space
 from extarray.storage.filesystem import File
 from extarray.storage.frozen import FrozenTable
 
@@ -366,7 +366,7 @@ def work(path, engine="mmap"):
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 @pytest.mark.invariant("I15")
 def test_a_kill_at_every_place_loses_nothing_of_the_others(path, tmp_path, engine):
-    modules = (frozen, commits, space, sharing, policies, lock)
+    modules = (frozen, frozen_blobs, frozen_words, commits, space, sharing, policies, lock)
     make(tmp_path / "kept", VALUES)
     make(tmp_path / "model", VALUES)
     states = [VALUES, *work(tmp_path / "model")]
@@ -427,12 +427,13 @@ def test_a_kill_at_every_place_loses_nothing_of_the_others(path, tmp_path, engin
 @pytest.mark.slow
 @needs_no_tracing
 def test_an_interrupt_at_every_place_leaves_no_lock(path):
+    modules = (frozen, frozen_blobs, frozen_words, sharing, lock)
     for number in itertools.count(1, 11):
         make(path, VALUES, overwrite=True)
         one, two = share(path), share(path)
         with (
             contextlib.suppress(KeyboardInterrupt),
-            interrupted(number, frozen, sharing, lock) as interrupt,
+            interrupted(number, *modules) as interrupt,
         ):
             one[2:6, 3:8] = 99
             one.shrink(0, 7)

@@ -52,9 +52,10 @@ with create() as array:
     array.write_zone(values[array.zone()])
     array.flush()
     assert np.array_equal(array.read_zone(), values[array.zone()])
-    if comm.size > 1:
-        with raises(xa.ArgumentError, "ranks"):
-            array.freeze()
+    assert len(set(comm.allgather(array.freeze()))) == 1
+    comm.Barrier()
+    assert comm.bcast(frozen_chunks() if not comm.rank else None) == (20, 20)
+    assert np.array_equal(array.read_zone(), values[array.zone()])
 holds(values)
 for n in range(2):
     assert comm.bcast(frozen_chunks() if not comm.rank else None) == (20 + 4 * n, 20 + 4 * n)
