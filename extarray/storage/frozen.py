@@ -752,7 +752,15 @@ class FrozenTable:
         word = int(self.entries(np.array([address]))[0])
         if word in (RAW, FILL):
             return None
-        return payload_of(self._blob(address, word), address, self._block)
+        try:
+            return payload_of(self._blob(address, word), address, self._block)
+        except ChecksumError as error:
+            raise self._told(error) from None
+
+    def _told(self, error: ChecksumError) -> ChecksumError:
+        """Return an error about a damaged blob of an open array that names file and elements."""
+        decoded: Any = self._pair.decoded
+        return error if decoded is None else decoded.told(error)
 
     def _blob(self, address: int, word: int) -> memoryview:
         """Read the blob that a word leads to."""
@@ -824,7 +832,10 @@ class FrozenTable:
                     if failure not in (0, UNSUPPORTED):
                         raise OSError(failure, os.strerror(failure))
                 for address, word in zip(addresses.tolist(), words.tolist(), strict=True):
-                    self.decode(chunk, address, word)
+                    try:
+                        self.decode(chunk, address, word)
+                    except ChecksumError as error:
+                        raise self._told(error) from None
                     pair.data.write(chunk, place_of(address, size))
                 pair.data.datasync()
             self.store_live(addresses, np.zeros(len(addresses), np.uint64))
