@@ -100,7 +100,7 @@ def freeze_at_end(array: Stored) -> None:
     frozen = _table(array)
     if not frozen.may_freeze:
         return
-    if frozen.codec is not None and frozen.policy != "never":
+    if frozen.policy != "never" and frozen.codec is not None:
         with contextlib.suppress(OSError, ExtArrayError, MemoryError):
             freeze(array)
     if not frozen.is_settled:
