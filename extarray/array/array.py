@@ -206,7 +206,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         ------
         ArgumentError
             A ValueError, on setting: there is no such codec; the array is in memory; or it was
-            created without compression, and has checksums or views that may be written to.
+            created without compression, and has views that may be written to.
+        ChecksumError
+            On setting, where the array was created without compression: a chunk is damaged.
         ReadOnlyError, ClosedError, StorageError
             On setting.  Nothing has changed.
 
