@@ -206,7 +206,9 @@ class ExtArray(ArrayCore, NumpyMixin):
         ------
         ArgumentError
             A ValueError, on setting: there is no such codec; the array is in memory; or it was
-            created without compression, and has checksums or views that may be written to.
+            created without compression, and has views that may be written to.
+        ChecksumError
+            On setting, where the array was created without compression: a chunk is damaged.
         ReadOnlyError, ClosedError, StorageError
             On setting.  Nothing has changed.
 
@@ -1792,7 +1794,9 @@ class ExtArray(ArrayCore, NumpyMixin):
     # ``dask.array.asarray`` looks for this name.
     to_dask_array = to_dask
 
-    def as_zarr_store(self, name: str | None = None, *, follow: bool = True) -> Any:
+    def as_zarr_store(
+        self, name: str | None = None, *, follow: bool = True, encoded: bool = False
+    ) -> Any:
         """Return a store of Zarr that shows the array in place: read-only, and without a copy.
 
         Parameters
@@ -1803,6 +1807,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         follow : bool
             Refresh the array whenever its metadata are read, as they are when it is opened through
             the store.  False: the store shows the state that this array has taken up.
+        encoded : bool
+            Hand out the chunks of a compressed array in its codec, which the metadata then name,
+            so copies through zarr keep it.  Zarr has "zstd" and "zlib", without a filter or with
+            "shuffle", which also stands in for "auto"; with any other codec, and for False, the
+            store hands out elements, which readers in this process get sooner.
 
         Returns
         -------
@@ -1842,7 +1851,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((3, 3), [1, 2, 3])
         """
         self._check()
-        return facts.zarr_store(self, name, follow)
+        return facts.zarr_store(self, name, follow, encoded)
 
     def to_kerchunk(
         self,

@@ -63,19 +63,19 @@ def _make_freezable(array: Living, codec: Codec) -> None:
     give them zeros: they keep it.
     """
     what = f"cannot change the compression of {array._name()}"
-    files, before = array._store.files, cast("Any", array)._changes
+    files, core = array._store.files, cast("Any", array)
     if files is None:
         raise ArgumentError(f"{what}: it is in memory; copy it to files")
-    if files.now.header.checksum:
-        raise ArgumentError(
-            f"{what}: it has checksums, which its new files would lose; copy it, with compression="
-        )
-    if before is None:
+    if core._changes is None:
         raise ArgumentError(
             f"{what}: views of its chunks may write to the files that it replaces; open it again, "
             "and set it first"
         )
     files.group.conclude_members()
+    if files.now.sums is not None:
+        core._verify_all()  # blobs would hide damage (I11)
+        array._flush()  # the new files copy the sums
+    before = core._changes
     data = files.now.data
     try:
         if not begin_freezing(data):
@@ -93,12 +93,14 @@ def _make_freezable(array: Living, codec: Codec) -> None:
                 for low in range(first, stop, step):
                     some = np.arange(low, min(stop, low + step))
                     frozen.store_live(some, append_blobs(array, frozen, some), is_hole=True)
-            if cast("Any", array)._changes != before:
+            if core._changes != before:
                 raise StorageError(
                     errno.EBUSY, f"{what}: another thread has written to it meanwhile; try again"
                 )
             store.take_names()
             take_store(array, store)
+            if store.now.sums is not None:
+                array._flush()  # they are right
         except BaseException:
             if array._store is not store:
                 if store.making is None and store.now.has_name:  # interrupted when it was done

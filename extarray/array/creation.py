@@ -434,6 +434,8 @@ def open(
         off), PartnerError (two files that do not belong together).
     NotVisibleError
         A TimeoutError: the newest state is not visible on this host, after some seconds of waiting.
+    MissingExtraError
+        An ImportError: the library that compresses what a writer leaves behind is not installed.
     ArgumentError
         A ValueError: another mode, engine or durability, or a reader that asks to share.
     AccessError, StorageError

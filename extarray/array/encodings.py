@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.codecs.codec import Codec
+from extarray.codecs.codec import ENTRY_POINTS, Codec
 from extarray.common.arguments import NOT_GIVEN, check_choice
 from extarray.common.choices import FREEZES
-from extarray.common.errors import ArgumentError
+from extarray.common.errors import ArgumentError, MissingExtraError
 from extarray.common.lazy import LazyImports
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_encoding",
+    "check_writable",
     "compressed_as",
     "encoded",
     "encoded_like",
@@ -69,6 +70,29 @@ def check_encoding(path: Any, compression: Any = None, freeze: Any = FREEZES[0])
             raise ArgumentError("compression needs files; give a path, or leave it out")
         _later.check_present(codec)
     return codec
+
+
+def check_writable(header: Header, path: Any) -> None:
+    """Raise MissingExtraError if nobody could compress the chunks that a writer leaves behind.
+
+    They would stay raw without a word.  With ``freeze="never"``, the call that compresses raises.
+    """
+    note = header.encoding
+    name, what = note.get("codec"), f"cannot open '{path}' for writing"
+    if name is None or note.get("freeze") == "never":
+        return
+    otherwise = "or open it with share=True, and let a later writer compress what this one leaves"
+    try:
+        _later.check_present(Codec.parse(name))
+    except MissingExtraError as error:
+        told = MissingExtraError(f"{what}: {error}; {otherwise}")
+        told.name = error.name
+        raise told from None
+    except ArgumentError:
+        raise MissingExtraError(
+            f"{what}: no installed package registers its codec {name!r} as an entry point of "
+            f"{ENTRY_POINTS!r}; install the one that does, {otherwise}"
+        ) from None
 
 
 def encoded(header: Header, compression: Any, freeze: Any, path: Any) -> Header:

@@ -555,9 +555,9 @@ def pictures(array: Shown) -> Pictures:
     return made
 
 
-def zarr_store(source: Any, name: str | None, follow: bool) -> Any:
+def zarr_store(source: Any, name: str | None, follow: bool, encoded: bool) -> Any:
     """Return a `ZarrStore` of an array or a group."""
-    return _upward.ZarrStore(source, name, follow)
+    return _upward.ZarrStore(source, name, follow, encoded)
 
 
 def zarr_references(source: Any, name: str | None, zarr_format: int, url: str | None) -> Any:

@@ -773,12 +773,12 @@ class Group(MutableMapping[str, Any]):
         """
         self._session.extend(self._key, axis, by, side, self.name)
 
-    def as_zarr_store(self, *, follow: bool = True) -> Any:
+    def as_zarr_store(self, *, follow: bool = True, encoded: bool = False) -> Any:
         """Return a store of Zarr that shows the group and all of its present members.
 
         Parameters
         ----------
-        follow : bool
+        follow, encoded : bool
             As for `ExtArray.as_zarr_store`.
 
         Returns
@@ -803,7 +803,7 @@ class Group(MutableMapping[str, Any]):
         (2, 3)
         """
         self._session.check()
-        return facts.zarr_store(self, None, follow)
+        return facts.zarr_store(self, None, follow, encoded)
 
     def to_kerchunk(self, *, zarr_format: Literal[2, 3] = 2, url: str | None = None) -> Any:
         """Return the places of the chunks of all arrays; see `ExtArray.to_kerchunk`.

@@ -150,7 +150,7 @@ def has_left(array: Stored) -> bool:
 
 
 def _freezes_at_end(frozen: Frozen) -> bool:
-    return frozen.may_freeze and frozen.codec is not None and frozen.policy != "never"
+    return frozen.may_freeze and frozen.policy != "never" and frozen.codec is not None
 
 
 def _raw(array: Stored, frozen: Frozen) -> NDArray[np.int64]:

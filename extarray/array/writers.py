@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 import numpy as np
 
 from extarray.array import growth, life
+from extarray.array.encodings import check_writable
 from extarray.array.growth import as_source, grow, length_of, write_source
 from extarray.array.life import let_go, show_store
 from extarray.array.resizing import (
@@ -87,6 +88,9 @@ class Alone:
         opened: tuple[FileStore, Axial]
         if isinstance(path, Path):
             opened = _later.FileStore.open(path, mode, timeout, engine, durability, verify, recover)
+            if mode == "r+":
+                with OnError(opened[0].close):
+                    check_writable(opened[0].now.header, path)
         else:
             opened = _later.RemoteStore.open(path, engine, verify, recover)
         return opened

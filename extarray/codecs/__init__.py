@@ -2,6 +2,8 @@
 
 From the top down; each module uses only modules below it:
 
+``zarr``
+    Codecs as Zarr has them: their names in its metadata, and chunks in their form.
 ``payloads``
     Payloads of chunks: made by a codec, and decoded.
 ``libraries``

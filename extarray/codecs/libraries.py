@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Buffer
     from types import ModuleType
 
-__all__ = ["check_present", "compress", "compress_named", "decompress", "decompress_named"]
+__all__ = [
+    "ZLIB_LEVEL",
+    "ZSTD_LEVEL",
+    "check_present",
+    "compress",
+    "compress_named",
+    "decompress",
+    "decompress_named",
+]
 
 _PURPOSE = "a compressed array"
 _ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
@@ -30,8 +38,8 @@ _ZSTD_CORE = "_zstd" if sys.version_info >= (3, 14) else "backports.zstd._zstd"
 _ZSTD_FUNCTIONS = (
     "ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_findFrameCompressedSize", "ZSTD_decompressDCtx",
 )  # fmt: skip
-_ZSTD_LEVEL = 3
-_ZLIB_LEVEL = 4
+#: Levels of codecs that name none.
+ZSTD_LEVEL, ZLIB_LEVEL = 3, 4
 # Least bytes of a plane that gets blocks of its own.
 _PLANE = 1 << 8
 _ONCE = 1 << 24
@@ -88,7 +96,7 @@ def compress(codec: Codec, data: Buffer, planes: int = 1) -> bytes:
     level = codec.level
     match codec.id:
         case CodecId.ZSTD:
-            level = _ZSTD_LEVEL if level is None else level
+            level = ZSTD_LEVEL if level is None else level
             if planes > 1 and memoryview(data).nbytes >= planes * _PLANE:
                 found = _compress_planes(memoryview(data), level, planes)
             else:
@@ -97,7 +105,7 @@ def compress(codec: Codec, data: Buffer, planes: int = 1) -> bytes:
             how = {} if level is None else {"mode": "high_compression", "compression": level}
             found = _lz4().compress(data, store_size=False, **how)
         case _:
-            found = zlib.compress(data, _ZLIB_LEVEL if level is None else level)
+            found = zlib.compress(data, ZLIB_LEVEL if level is None else level)
     return found
 
 

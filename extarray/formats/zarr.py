@@ -17,6 +17,7 @@ import numpy as np
 from extarray.array.folders import Group
 from extarray.array.h5py_compat import is_sparse
 from extarray.codecs.codec import Codec
+from extarray.codecs.zarr import LEVELS
 from extarray.common import system
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
@@ -57,9 +58,6 @@ __all__ = ["ZARR", "from_zarr", "to_zarr"]
 _TITLE = "Zarr"
 #: Chunks of at least this size in bytes are read and written singly.
 _LEAST_ALONE = 1 << 17
-#: Codecs of Zarr whose payloads arrays take over as they are.  "gzip" has another container than
-#: "zlib", and "lz4" begins with a size.
-_CODECS = frozenset({"zlib", "zstd"})
 #: Attribute in which xarray stores axis names in Zarr 2.  In an array with this attribute, xarray
 #: takes the fill value for the marker of missing elements, in place of the attribute below.
 _DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -588,7 +586,7 @@ def _payloads_of(array: Any, dtype: np.dtype[Any]) -> Payloads | None:
     facts = [(s.get("id", s.get("name")), {**s, **(s.get("configuration") or {})}) for s in steps]
     names = [str(name).removeprefix("numcodecs.") for name, _ in facts]
     shuffles = names[:1] == ["shuffle"] and facts[0][1].get("elementsize") == dtype.itemsize
-    if len(names) != 1 + shuffles or names[-1] not in _CODECS:
+    if len(names) != 1 + shuffles or names[-1] not in LEVELS:
         return None
     chunks, key_of = tuple(array.chunks), array.metadata.encode_chunk_key
     buffers = zarr.core.buffer.default_buffer_prototype().buffer

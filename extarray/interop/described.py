@@ -15,11 +15,15 @@ import numpy as np
 from numpy.lib.recfunctions import repack_fields
 
 from extarray.array.array import ExtArray
+from extarray.array.facts import store_of
 from extarray.array.folders import Group
+from extarray.codecs.codec import Codec
+from extarray.codecs.zarr import ZarrCodec
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
     BoundsError,
+    ChecksumError,
     DTypeError,
     LossyWarning,
     ShapeError,
@@ -27,8 +31,12 @@ from extarray.common.errors import (
 from extarray.common.extras import require
 from extarray.format.labels import CHARACTERS, UNLIMITED
 from extarray.format.values import missing_element, missing_to_json, plain_json
+from extarray.storage.blobs import Blobs
+from extarray.storage.frozen import FrozenTable
 
 if TYPE_CHECKING:
+    from collections.abc import Buffer
+
     from numpy.typing import NDArray
 
     Index = tuple[int, ...]
@@ -53,6 +61,8 @@ class Described:
     chunks : tuple of int
     first : tuple of int
         The first element, relative to index 0 when the array was created.
+    codec : ZarrCodec or None
+        The codec of the values of chunks; None: they are elements.
 
     Raises
     ------
@@ -65,6 +75,7 @@ class Described:
 
     def __init__(self, array: ExtArray) -> None:
         self.array = array
+        self.codec: ZarrCodec | None = None
         self.name = "the array" if array.path is None else f"'{array.path}'"
         if hasattr(array, "comm"):
             raise ArgumentError(
@@ -87,7 +98,9 @@ class Described:
                 )
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Described) or self.first != other.first:
+        if not isinstance(other, Described):
+            return False
+        if (self.first, self.codec) != (other.first, other.codec):
             return False
         mine, path = self.array, self.array.path
         return mine is other.array or (path is not None and path == other.array.path)
@@ -164,6 +177,8 @@ class Described:
         }
         if self.dims is not None:
             found["dimension_names"] = self.dims
+        if self.codec is not None:
+            self.codec.tell(found, 3)
         return found
 
     def attributes(self, zarr_format: int) -> tuple[dict[str, Any], list[str]]:
@@ -188,6 +203,67 @@ class Described:
         return plain, lost + others
 
     # -- chunks ------------------------------------------------------------------------------------
+
+    def take_codec(self) -> None:
+        """Let values be in the codec that the array has now, if Zarr has it.
+
+        It stays the codec of the values, whatever becomes of the chunks: any that are raw, or
+        encoded otherwise, are encoded when they are asked for.
+        """
+        blobs = self._blobs()
+        if blobs is None:
+            return
+        told = blobs.codec if isinstance(blobs, FrozenTable) else blobs.header.compression
+        self.codec = ZarrCodec.nearest(Codec.parse(told), self.array.itemsize)
+
+    def value(self, index: Index) -> NDArray[np.uint8] | None:
+        """Return a chunk as Zarr reads it; None if it has no element."""
+        if self.codec is None:
+            return self.chunk(index)
+        found: Buffer | None = self._payload(self.codec, index)
+        if found is None:
+            chunk = self.chunk(index)
+            if chunk is None:
+                return None
+            found = self.codec.encode(chunk)
+        return np.frombuffer(found, np.uint8)
+
+    def _blobs(self) -> FrozenTable | Blobs | None:
+        """Return what has the encoded chunks of the array, in a file."""
+        store: Any = self.array._store
+        found = store.now.frozen or getattr(store, "blobs", None)
+        return found if isinstance(found, (FrozenTable, Blobs)) else None
+
+    def _payload(self, codec: ZarrCodec, index: Index) -> Buffer | None:
+        """Return a chunk as it is stored; None: it is to be encoded.
+
+        Chunks at the edge may have anything outside the bounds.
+        """
+        array, store, blobs = self.array, store_of(self.array), self._blobs()
+        self.check_axes()
+        if isinstance(blobs, FrozenTable):
+            if blobs.asks:
+                return None
+            blobs = blobs.latest()
+        if blobs is None or array.chunk_bytes != store.now.header.chunk_bytes:
+            return None
+        origin, shape, offset = array.origin, array.shape, store.now.state.offset
+        place = []
+        for i, c, f, o, n, lead in zip(
+            index, self.chunks, self.first, origin, shape, offset, strict=True
+        ):
+            low = i * c + f + o
+            if low < 0 or low + c > n:
+                return None
+            place.append((low + lead) // c)
+        address = int(array.axial.addresses(np.array([place], np.int64).reshape(1, -1))[0])
+        if (origin, offset) != (array.origin, store.now.state.offset):
+            return None
+        try:
+            found = blobs.payload(address)
+        except ChecksumError:  # which is told where the chunk is decoded
+            return None
+        return found.payload if found is not None and codec.has(found) else None
 
     def chunk(self, index: Index) -> NDArray[np.uint8] | None:
         """Return the bytes of a chunk, with zeros outside the bounds; None if it has no element."""

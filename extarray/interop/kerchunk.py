@@ -8,16 +8,16 @@ import itertools
 import json
 import operator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
 from extarray.array.facts import store_of
 from extarray.array.folders import Group
-from extarray.codecs._filters import repeat, shuffle
+from extarray.codecs._filters import repeat
 from extarray.codecs.codec import Codec, CodecId, FilterId
-from extarray.codecs.libraries import compress
+from extarray.codecs.zarr import ZarrCodec
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.format.blobs import Stored
@@ -76,44 +76,6 @@ def references(
     return {"version": 1, "refs": refs}
 
 
-class _Coding(NamedTuple):
-    """A codec of ours that Zarr has, too, and perhaps byte shuffle before it.
-
-    Attributes
-    ----------
-    codec : Codec
-    itemsize : int
-        Bytes of an element.
-    """
-
-    codec: Codec
-    itemsize: int
-
-    def tell(self, metadata: dict[str, Any], zarr_format: int) -> None:
-        """Name the codec in the metadata of Zarr."""
-        name, size = self.codec.name, {"elementsize": self.itemsize}
-        if zarr_format == 2:
-            metadata["compressor"] = {"id": name, "level": 1}
-            if self.codec.filter is not None:
-                metadata["filters"] = [{"id": "shuffle", **size}]
-            return
-        if self.codec.filter is not None:
-            metadata["codecs"].append({"name": "numcodecs.shuffle", "configuration": size})
-        level: dict[str, Any] = {"level": 1}
-        if name == "zstd":
-            metadata["codecs"].append({"name": name, "configuration": level | {"checksum": False}})
-        else:
-            metadata["codecs"].append({"name": f"numcodecs.{name}", "configuration": level})
-
-    def encode(self, chunk: bytes) -> bytes:
-        """Return a chunk as Zarr reads it."""
-        if self.codec.filter is None:
-            return compress(self.codec, chunk)
-        out = bytearray(len(chunk))
-        shuffle(out, chunk, self.itemsize)
-        return compress(self.codec, out)
-
-
 # A range of a file, the element that fills a chunk, or None for a chunk of the fill value.
 _Place = tuple[str, int, int] | bytes | None
 
@@ -133,7 +95,7 @@ class _Chunks:
 
     Attributes
     ----------
-    coding : _Coding or None
+    coding : ZarrCodec or None
         The codec of the chunks.
     """
 
@@ -152,7 +114,7 @@ class _Chunks:
             )
         self._node, self._metadata, self._format = node, metadata, zarr_format
         self._size = array.chunk_bytes
-        self.coding: _Coding | None = None
+        self.coding: ZarrCodec | None = None
         lead = tuple(map(operator.floordiv, array.info()["offset"], node.chunks))
         grid = [range(-(-n // c)) for n, c in zip(metadata["shape"], node.chunks, strict=True)]
         self._indices = list(itertools.product(*grid))
@@ -260,7 +222,7 @@ class _Chunks:
                 codings.add((one.codec, one.filter, one.blocks > 1, one.scatters))
         self.coding = self._coding(codings)
 
-    def _coding(self, codings: set[tuple[int, int, bool, bool]]) -> _Coding | None:
+    def _coding(self, codings: set[tuple[int, int, bool, bool]]) -> ZarrCodec | None:
         """Return the codec of all chunks; raise if Zarr lacks it, or if there are several."""
         kinds = {(codec, filter_id) for codec, filter_id, *_ in codings}
         if kinds <= {(CodecId.RAW, FilterId.NONE)}:
@@ -274,7 +236,7 @@ class _Chunks:
                 name = None
             if name is not None and filter_id in (FilterId.NONE, FilterId.SHUFFLE):
                 chosen = "shuffle" if filter_id else None
-                return _Coding(Codec(name, filter=chosen), self._node.array.itemsize)
+                return ZarrCodec(Codec(name, 1, chosen), self._node.array.itemsize)
         is_mixed = (CodecId.RAW, FilterId.NONE) in kinds and not store_of(
             self._node.array
         ).now.packed_as

@@ -41,6 +41,8 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         Path of the array in the store; None: the array is the root.
     follow : bool
         Refresh an array whenever its metadata are requested.
+    encoded : bool
+        Hand out chunks in the codecs of their arrays, if Zarr has these.
 
     Raises
     ------
@@ -60,10 +62,16 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
     supports_deletes = False
     supports_listing = True
 
-    def __init__(self, source: Any, name: str | None = None, follow: bool = True) -> None:
+    def __init__(
+        self, source: Any, name: str | None = None, follow: bool = True, encoded: bool = False
+    ) -> None:
         super().__init__(read_only=True)
         self._follow = check_flag(follow, "follow")
         self._nodes: dict[str, Node] = nodes_of(source, name)
+        if check_flag(encoded, "encoded"):
+            for node in self._nodes.values():
+                if isinstance(node, Described):
+                    node.take_codec()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ZarrStore) and self._nodes == other._nodes
@@ -123,9 +131,9 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         if chunk is not None:
             node, index = chunk
             if node.array.chunk_bytes <= _MOST_INLINE:
-                found = node.chunk(index)
+                found = node.value(index)
             else:
-                found = await asyncio.to_thread(node.chunk, index)
+                found = await asyncio.to_thread(node.value, index)
         else:
             about = self._metadata_node(key)
             if isinstance(about, Described) and about.array.mode != "r":
@@ -140,7 +148,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         chunk = self._chunk_of(key)
         about = self._metadata_node(key)
         if chunk is not None:
-            found = chunk[0].chunk(chunk[1])
+            found = chunk[0].value(chunk[1])
         else:
             found = None if about is None else self._encode(about)
         return None if found is None else _buffer(found, prototype, byte_range)
@@ -160,9 +168,9 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         return self._metadata_node(key) is not None
 
     async def getsize(self, key: str) -> int:
-        """Return the size of a value in bytes, without reading chunks."""
+        """Return the size of a value in bytes, without reading chunks that no codec encodes."""
         chunk = self._chunk_of(key)
-        if chunk is not None and chunk[0].has_chunk(chunk[1]):
+        if chunk is not None and chunk[0].codec is None and chunk[0].has_chunk(chunk[1]):
             return int(chunk[0].array.chunk_bytes)
         return int(await super().getsize(key))
 

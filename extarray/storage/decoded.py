@@ -15,8 +15,8 @@ from extarray.common.config import config
 from extarray.common.errors import ChecksumError
 from extarray.common.limits import limits
 from extarray.common.threads import run_together
-from extarray.grid.chunking import elements_of_chunk
 from extarray.grid.order import sides_in_memory
+from extarray.storage.blobs import name_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,12 +89,16 @@ class FrozenChunks:
         # The core refers to the decoder alone.  A cycle would keep the log of a replaced table
         # open, and its space taken, until the garbage collector comes.
         size = pair.header.chunk_bytes
-        decoder = _Decoder(pair, table, axial)
+        self._decoder = decoder = _Decoder(pair, table, axial)
         divides = size > limits.divided_bytes and not table.asks
         self.core = Frozen(
             decoder, size, config.chunk_cache, table.freezes, limits.rewrites, divides
         )
         self.look()
+
+    def told(self, error: ChecksumError) -> ChecksumError:
+        """Return an error about a damaged blob that names the file and the elements."""
+        return self._decoder.told(error)
 
     def look(self) -> None:
         """Show the core the extents that the table has gained."""
@@ -214,16 +218,7 @@ class _Decoder:
     def told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""
         pair = self._pair
-        state, index = pair.state, self._axial.index(error.chunk)
-        box = elements_of_chunk(index, pair.header.chunks, state.offset, state.shape)
-        text = ", ".join(f"{s.start}:{s.stop}" for s in box)
-        what = f"its elements are [{text}]"
-        if any(s.start == s.stop for s in box):
-            what = "it has no elements within the bounds"
-        name = f"{pair.path}.xtz"
-        told = ChecksumError(f"{error} in '{name}'; {what}; restore the file from a copy")
-        told.filename, told.chunk, told.box = name, error.chunk, box
-        return told
+        return name_elements(error, pair.header, pair.state, self._axial, f"{pair.path}.xtz")
 
 
 class _Rooms:

@@ -78,7 +78,14 @@ from extarray.storage.names import (
     remove_seldom,
     what_is_there,
 )
-from extarray.storage.new_axis import add_axis, recode, renew_uuid, repack
+from extarray.storage.new_axis import (
+    add_axis,
+    recode,
+    renew_uuid,
+    repack,
+    restore_sums,
+    sums_for,
+)
 from extarray.storage.other_hosts import see_newest
 from extarray.storage.pair import Pair, blobs_alone
 from extarray.storage.reading import PairReader
@@ -295,6 +302,9 @@ class FileStore(PairReader):
                 sequence=0, sealed=False, unclean=before.unclean, superseded=False, group=NO_GROUP
             )
             self._write_first(axial, first, pair.attrs, hollow=True)
+            if pair.sums is not None and before.sums is not None:
+                pair.sums.inherited = before.sums.inherited
+                restore_sums(pair, self.commits, sums_for(before, pair.header))
         in_children(self, type(self)._forked)
         return self
 

@@ -416,7 +416,10 @@ class FrozenTable(FrozenBlobs):
                     if failure not in (0, UNSUPPORTED):
                         raise OSError(failure, os.strerror(failure))
                 for address, word in zip(addresses.tolist(), words.tolist(), strict=True):
-                    self.decode(chunk, address, word)
+                    try:
+                        self.decode(chunk, address, word)
+                    except ChecksumError as error:
+                        raise self.told(error) from None
                     pair.data.write(chunk, place_of(address, size))
                 pair.data.datasync()
             self.store_live(addresses, np.zeros(len(addresses), np.uint64))

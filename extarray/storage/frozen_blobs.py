@@ -6,12 +6,12 @@ A blob is never overwritten.  A new log replaces one that has much that nobody n
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.codecs.payloads import decode_blocks_into, encode_again
-from extarray.common.errors import CorruptError, VersionError
+from extarray.common.errors import ChecksumError, CorruptError, VersionError
 from extarray.format._blobs import BlobReader
 from extarray.format.blobs import (
     BLOB_HEAD_BYTES,
@@ -181,7 +181,15 @@ class FrozenBlobs(FrozenWords):
         word = int(self.entries(np.array([address]))[0])
         if word in (RAW, FILL):
             return None
-        return payload_of(self._blob(address, word), address, self._block)
+        try:
+            return payload_of(self._blob(address, word), address, self._block)
+        except ChecksumError as error:
+            raise self.told(error) from None
+
+    def told(self, error: ChecksumError) -> ChecksumError:
+        """Return an error about a damaged blob of an open array that names file and elements."""
+        decoded: Any = self._pair.decoded
+        return error if decoded is None else decoded.told(error)
 
     def _blob(self, address: int, word: int) -> memoryview:
         """Read the blob that a word leads to."""

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from extarray.format.superblock import Superblock
     from extarray.storage.commits import Committer
 
-__all__ = ["add_axis", "recode", "renew_uuid", "repack"]
+__all__ = ["add_axis", "recode", "renew_uuid", "repack", "restore_sums", "sums_for"]
 
 
 def add_axis(
@@ -181,7 +181,7 @@ def _replace_metadata(
                     superseded=False,
                     **changes,
                 )
-                sums = _sums_for(pair, header)
+                sums = sums_for(pair, header)
                 records = [record_at(axial, n) for n in range(axial.segments)]
                 slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
                 blocks = _members(pair)
@@ -235,7 +235,7 @@ def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
             lock.acquire(file, pair.path, 0)
             header = replace(pair.header, uuid=new_uuid())
             state = pair.state._replace(sequence=pair.state.sequence + 1, superseded=False)
-            sums = _sums_for(pair, header)
+            sums = sums_for(pair, header)
             records = [record_at(axial, n) for n in range(axial.segments)]
             slots = (*LIVE_SLOTS, FLUSHED_SLOTS[0])
             fresh = _write_fresh(pair, file, header, state, records, pair.attrs, slots, {})
@@ -315,12 +315,21 @@ def _members(pair: Pair) -> dict[BlockKind, bytes]:
     return {BlockKind.GROUP: pair.metadata.read(BLOCK, group)}
 
 
-def _sums_for(pair: Pair, header: Header) -> NDArray[np.uint32]:
+def sums_for(pair: Pair, header: Header) -> NDArray[np.uint32]:
     """Return the checksums of the chunks that another header leaves unchanged."""
     if pair.sums is None or header.chunk_bytes != pair.header.chunk_bytes:
         return read_sums(pair.metadata, (), 0, 0)
     n_chunks = min(chunks_before(pair.state.data_bytes, header.chunk_bytes), pair.sums.reach)
     return read_sums(pair.metadata, pair.sums.extents, 0, n_chunks)
+
+
+def restore_sums(pair: Pair, commits: Committer, sums: NDArray[np.uint32]) -> None:
+    """Give a pair with an empty table of checksums those that `sums_for` has found."""
+    assert pair.sums is not None
+    if sums.any():
+        state = pair.state._replace(end=commits.free_from)
+        pair.sums.make_room(len(sums) - 1, state, commits.write_superblock)
+        pair.sums.restore(sums)
 
 
 def _succeed(
@@ -355,8 +364,5 @@ def _succeed(
         pair.sums.inherited, pair.sums.alone = inherited, alone
         pair.sums.lost = True  # in case the next steps fail
         with contextlib.suppress(OSError):
-            if sums.any():
-                state = pair.state._replace(end=commits.free_from)
-                pair.sums.make_room(len(sums) - 1, state, commits.write_superblock)
-                pair.sums.restore(sums)
+            restore_sums(pair, commits, sums)
             pair.sums.lost = False

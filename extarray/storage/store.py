@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from extarray._core._supply import Supply, Trust
     from extarray.codecs.codec import Codec
     from extarray.codecs.payloads import Encoded
+    from extarray.common.errors import ChecksumError
     from extarray.format.groups import Pending
     from extarray.format.header import Header
     from extarray.format.superblock import Superblock
@@ -259,6 +260,7 @@ class Decoded(Protocol):
     @property
     def core(self) -> FrozenCore: ...
     def look(self) -> None: ...
+    def told(self, error: ChecksumError) -> ChecksumError: ...
 
 
 class Room(Protocol):

@@ -697,10 +697,62 @@ def test_none_leaves_an_array_without_as_it_is(path):
         assert files(path) == ["scene.xmd", "scene.xta"]
 
 
-def test_what_cannot_become_freezable_says_so(path, tmp_path):
-    refused = pytest.raises(ArgumentError, match="checksum")
-    with xa.create(path, 8, chunks=2, checksum=True) as a, refused:
+def test_checksums_stay(path, engine):
+    with xa.create(path, VALUES.shape, VALUES.dtype, chunks=CHUNKS, checksum=True) as a:
+        a[...] = VALUES
+    with xa.open(path, "r+", engine=engine) as a:
+        a[0] = 7
         a.compression = "zlib"
+        assert a.info()["checksum"]
+        wanted = a[...]
+        assert xa.check(path, data=True).ok
+        a.thaw()
+        a[1] = 8
+        wanted[1] = 8
+        a.append(wanted[:2])
+    assert xa.check(path, data=True).ok
+    with xa.open(path, "r+", engine=engine, verify="read") as a:
+        assert np.array_equal(a[:-2], wanted)
+        a.thaw()
+        a.compression = None
+    with open(f"{path}.xta", "r+b") as file:
+        file.write(b"damage")
+    assert not xa.check(path, data=True).ok
+    with xa.open(path, verify="read") as a, pytest.raises(ChecksumError, match="chunk 0"):
+        a[...]
+
+
+@pytest.mark.invariant("I11")
+def test_damage_is_not_compressed(path, engine):
+    with xa.create(path, VALUES.shape, VALUES.dtype, chunks=CHUNKS, checksum=True) as a:
+        a[...] = VALUES
+    with open(f"{path}.xta", "r+b") as file:
+        file.write(b"damage")
+    with xa.open(path, "r+", engine=engine) as a:
+        with pytest.raises(ChecksumError, match="chunk 0"):
+            a.compression = "zlib"
+        assert a.compression is None
+        assert np.array_equal(a[2:], VALUES[2:])
+    assert files(path) == ["scene.xmd", "scene.xta"]
+
+
+def test_sums_in_doubt_stay_so(path, engine):
+    with xa.create(path, VALUES.shape, VALUES.dtype, chunks=CHUNKS, checksum=True) as a:
+        a[...] = VALUES
+    with xa.open(path, "r+", share="elements") as a:
+        a[0] = 7
+    with xa.open(path, "r+", engine=engine) as a:
+        a.compression = "zlib"
+        a.thaw()
+        a.compression = None
+        assert np.array_equal(a[1:], VALUES[1:])
+    report = xa.check(path, data=True)
+    assert "doubt" in str(report)
+    with xa.open(path, verify="read") as a:
+        assert (a[0] == 7).all()
+
+
+def test_what_cannot_become_freezable_says_so(path, tmp_path):
     with xa.create(tmp_path / "b", 8, chunks=2) as b:
         view = b.chunk((0,))
         with pytest.raises(ArgumentError, match="open it again"):

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import extarray as xa
 from extarray.array import freezing
-from extarray.codecs import payloads
+from extarray.codecs import codec, libraries, payloads
 from extarray.common.limits import Limits, limits
 from extarray.errors import (
     ArgumentError,
@@ -289,6 +290,58 @@ def test_what_cannot_be_frozen_at_the_end_stays_raw(tmp_path, monkeypatch, error
     with xa.open(tmp_path / "a") as a:
         assert frozen_chunks(a) == [0, 1]
         np.testing.assert_array_equal(a[...], x)
+
+
+def hide_zstd(monkeypatch):
+    for name in ("compression.zstd", "backports.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(libraries, "_zstd", libraries._zstd.__wrapped__)
+
+
+def test_writers_need_the_library_that_compresses_what_they_leave(tmp_path, monkeypatch):
+    x = np.arange(1 << 12).reshape(16, -1)
+    xa.from_array(x, path=tmp_path / "a", chunks=(4, 256), compression="zstd").close()
+    never = {"compression": "zstd", "freeze": "never"}
+    xa.create(tmp_path / "never", (0, 256), int, chunks=(4, 256), **never).close()
+    with monkeypatch.context() as patch:
+        hide_zstd(patch)
+        with pytest.raises(
+            MissingExtraError, match=r"for writing: .*zstd.*\[comp.*share"
+        ) as caught:
+            xa.open(tmp_path / "a", "r+")
+        assert caught.value.name.endswith("zstd")
+        with xa.open(tmp_path / "a") as a:
+            assert a.shape == x.shape
+        with xa.open(tmp_path / "a", "r+", share=True) as a:
+            a.append(x[:4])
+        with xa.open(tmp_path / "never", "r+") as a:
+            a.append(x)
+            with pytest.raises(MissingExtraError, match="zstd"):
+                a.freeze()
+            np.testing.assert_array_equal(a[...], x)
+    with xa.open(tmp_path / "a", "r+") as a:  # no lock is left
+        assert a.freeze() == 1
+        np.testing.assert_array_equal(a[...], np.vstack([x, x[:4]]))
+
+
+def test_writers_need_the_package_of_a_codec(tmp_path, monkeypatch):
+    class Point:
+        def load(self):
+            return self
+
+        def encode(self, data, itemsize, level):
+            return zlib.compress(data)
+
+    for module in (codec, libraries):
+        monkeypatch.setattr(module, "registered", lambda: {"other": Point()})
+    libraries._named.cache_clear()
+    xa.create(tmp_path / "a", (0, 4), chunks=2, compression="other").close()
+    monkeypatch.setattr(codec, "registered", dict)
+    with pytest.raises(MissingExtraError, match="package registers its codec 'other'.*share=True"):
+        xa.open(tmp_path / "a", "r+")
+    with xa.open(tmp_path / "a", "r+", share=True) as a:
+        a.append(np.ones((3, 4)))
+    libraries._named.cache_clear()
 
 
 def test_the_background_rests_after_an_error(tmp_path, monkeypatch):

@@ -103,6 +103,153 @@ def test_frozen_chunks_are_decoded_while_the_array_grows(tmp_path, codec, order)
             x = np.pad(x, ((0, 0), (0, 3)))
 
 
+IN_ZARR = {
+    "zstd": ["zstd"],
+    "zstd:9:shuffle": ["numcodecs.shuffle", "zstd"],
+    "auto": ["numcodecs.shuffle", "zstd"],
+    "zlib": ["numcodecs.zlib"],
+    "zlib:shuffle": ["numcodecs.shuffle", "numcodecs.zlib"],
+    "lz4": [],
+    "zstd:bitshuffle": [],
+}
+
+
+def codecs_of(z):
+    steps = [step.to_dict() for step in (*z.filters, *z.compressors)]
+    return [step for step in steps if step["name"] != "transpose"]
+
+
+def names_of(z):
+    return [step["name"] for step in codecs_of(z)]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("codec", IN_ZARR)
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs")
+def test_values_in_the_codec_of_the_array_while_it_grows(tmp_path, codec, order):
+    options = {"chunks": (30, 20), "order": order, "compression": codec, "freeze": "never"}
+    with (
+        filled(tmp_path / "a", (70, 50), **options) as writer,
+        xa.open(tmp_path / "a") as reader,
+    ):
+        x = writer[...]
+        stores = [a.as_zarr_store(encoded=True) for a in (writer, reader)]
+        before = [zarr.open_array(store, mode="r") for store in stores]
+        for step in range(7):
+            if step == 2:
+                writer.thaw()
+            elif step == 4:
+                writer.compression = "zlib:1"
+            elif step == 5:
+                writer.repack()
+            else:
+                writer.freeze()
+            writer.flush()
+            for z in before:
+                np.testing.assert_array_equal(z[...], x[:70, :50])
+            for store in stores:
+                z = zarr.open_array(store, mode="r")
+                assert names_of(z) == IN_ZARR[codec]
+                np.testing.assert_array_equal(z[...], x)
+            writer[:9, 7] = x[:9, 7] = step
+            more = x[:7] + step
+            writer.append(more)
+            x = np.vstack([x, more])
+            writer.extend(1, 3)
+            x = np.pad(x, ((0, 0), (0, 3)))
+
+
+@pytest.mark.parametrize("codec", ["zstd", "zlib:shuffle"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+@pytest.mark.filterwarnings("ignore:Numcodecs codecs")
+def test_any_elements_in_a_codec(tmp_path, dtype, codec):
+    dtype = np.dtype(dtype)
+    x = np.zeros((70, 50), dtype)
+    if dtype.kind == "U":
+        x[:33, 11:] = np.arange(33 * 39).reshape(33, 39) % 77
+    else:
+        some = np.random.default_rng(3).integers(0, 2, 33 * 39 * dtype.itemsize, np.uint8)
+        x[:33, 11:] = some.view(dtype).reshape(33, 39)
+    x[60:] = x[20, 20]  # chunks of one element, and of the fill value
+    with xa.from_array(x, path=tmp_path / "a", chunks=10, compression=codec) as a:
+        a.freeze()
+        xa.pack(a, tmp_path / "a.xap", compression=codec)
+        with xa.open(tmp_path / "a.xap") as b:
+            for one in (a, b):
+                z = zarr.open_array(one.as_zarr_store(encoded=True), mode="r")
+                assert len(codecs_of(z)) == 1 + ("shuffle" in codec and dtype.itemsize > 1)
+                y = z[...]
+                assert y.tobytes() == x.astype(y.dtype).tobytes()
+
+
+def test_whole_frozen_chunks_are_handed_out_as_they_are(tmp_path):
+    decode = pytest.importorskip("numcodecs").Zstd().decode
+    options = {"chunks": (30, 20), "compression": "zstd:9", "freeze": "never"}
+    with xa.create(tmp_path / "a", (70, 50), "i8", **options) as a:
+        a[...] = np.add.outer(np.arange(70), np.arange(50)) % 9
+        store = a.as_zarr_store(encoded=True)
+        raw = run(store.get("c/0/0")).to_bytes()
+        a.resize((65, 50))
+        assert a.freeze() == 9
+        a.flush()
+        log = (tmp_path / "a.xtz").read_bytes()
+        for key in ("c/0/0", "c/1/1"):
+            found = run(store.get(key)).to_bytes()
+            assert found in log
+            assert run(store.getsize(key)) == len(found) < 1200
+        assert run(store.get("c/0/0")).to_bytes() == raw  # encoded anew by the same codec
+        # Elements that were cut off do not come back outside the bounds.
+        edge = np.frombuffer(decode(run(store.get("c/2/0")).to_bytes()), "i8").reshape(30, 20)
+        np.testing.assert_array_equal(edge[:5], a[60:, :20])
+        assert not edge[5:].any()
+        assert run(store.get("c/3/0")) is None
+        codec = {"name": "zstd", "configuration": {"level": 9, "checksum": False}}
+        z = zarr.open_array(store, mode="r")
+        assert codecs_of(z) == [codec]
+    with pytest.raises(xa.errors.ClosedError):
+        z[0]
+
+
+def test_copies_by_zarr_keep_the_codec(tmp_path):
+    x = np.add.outer(np.arange(70), np.arange(50)) % 9
+    with xa.from_array(x, path=tmp_path / "a", chunks=(30, 20), compression="zstd:9") as a:
+        z = zarr.open_array(a.as_zarr_store(encoded=True), mode="r")
+        copy = zarr.from_array(tmp_path / "copy.zarr", data=z)
+        assert codecs_of(copy) == codecs_of(z)
+        np.testing.assert_array_equal(copy[...], x)
+
+
+def test_large_chunks_in_a_codec(tmp_path):
+    x = np.add.outer(np.arange(300), np.arange(400)) % 99
+    with xa.from_array(x, path=tmp_path / "a", chunks=(300, 200), compression="zstd") as a:
+        a.freeze()
+        np.testing.assert_array_equal(read(a, encoded=True), x)
+
+
+def test_damage_shows_in_a_codec(tmp_path):
+    x = np.add.outer(np.arange(70), np.arange(50)) % 9
+    xa.from_array(x, path=tmp_path / "a", chunks=(30, 20), compression="zstd").close()
+    with open(tmp_path / "a.xtz", "r+b") as file:
+        file.seek(64 + 40)
+        file.write(b"damage")
+    with xa.open(tmp_path / "a") as a:
+        z = zarr.open_array(a.as_zarr_store(encoded=True), mode="r")
+        with pytest.raises(xa.errors.ChecksumError, match=r"a\.xtz'; its elements are"):
+            z[...]
+
+
+def test_arrays_without_a_codec_are_shown_as_elements(tmp_path):
+    with filled(tmp_path / "a") as a:
+        store = a.as_zarr_store(encoded=True)
+        assert codecs_of(zarr.open_array(store, mode="r")) == []
+        assert store == a.as_zarr_store()
+        a.compression = "zlib"  # later codecs change no store
+        np.testing.assert_array_equal(zarr.open_array(store, mode="r")[...], a[...])
+        assert store != a.as_zarr_store(encoded=True)
+    assert names_of(zarr.open_array(filled(None).as_zarr_store(encoded=True), mode="r")) == []
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (4, 0, 3), (1, 1, 1), (5, 6, 7)], ids=str)
 def test_shapes(shape):
     x = np.arange(float(np.prod(shape))).reshape(shape)
@@ -211,6 +358,8 @@ def test_arguments_and_closed_arrays():
         a.as_zarr_store("a/../b")
     with pytest.raises(xa.errors.ArgumentTypeError):
         a.as_zarr_store(follow="no")
+    with pytest.raises(xa.errors.ArgumentTypeError):
+        a.as_zarr_store(encoded="no")
     a.close()
     with pytest.raises(xa.errors.ClosedError):
         a.as_zarr_store()

@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import signal
+from functools import partial
 
 import frozen_chunks
 import numpy as np
@@ -466,6 +467,13 @@ def test_a_damaged_blob_is_named_with_its_elements(path):
         with pytest.raises(xa.errors.ChecksumError, match=r"chunk .* \[4:8, 10:12\]") as caught:
             a[...]
         assert caught.value.chunk == address
+    with xa.open(path, "r+") as a:
+        for use in (a.thaw, partial(table(a).payload, address)):
+            told = rf"in '{path}\.xtz'; .* \[4:8, 10:12\]"
+            with pytest.raises(xa.errors.ChecksumError, match=told) as caught:
+                use()
+            assert caught.value.filename == f"{path}.xtz"
+            assert caught.value.chunk == address
 
 
 @pytest.mark.parametrize("word", [2, 2 << 24, (1 << 24) + 3, (2 << 24) - 1])
