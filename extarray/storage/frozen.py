@@ -77,7 +77,7 @@ from extarray.format.suffixes import DATA
 from extarray.grid.chunking import chunks_before, place_of
 from extarray.grid.order import sides_in_memory
 from extarray.storage import lock
-from extarray.storage.filesystem import File, family
+from extarray.storage.filesystem import File, family, holes_take_space
 from extarray.storage.names import open_log
 from extarray.storage.pair import Pair
 from extarray.storage.states import ATTEMPTS
@@ -351,10 +351,13 @@ class FrozenTable:
             self.forget_copies()
             return
         writable = pair.mode == "r+"  # also where elements are moved by system calls
+        takes_space = holes_take_space(self._metadata)
         with family("cannot map the metadata of '{}'", pair.path), self._metadata as fd:
             for number in range(len(self.extents), len(self._places)):
                 n = TABLE_WORDS * sums_capacity(number)
                 words: Any = MappedWords(fd, self._places[number], n, writable)
+                if takes_space:  # also in files that another program has copied
+                    _raise_failure(words.populate())
                 self._words.append(np.frombuffer(words, "<u8"))
                 self.extents.append(memoryview(words).cast("Q"))
 
@@ -454,8 +457,8 @@ class FrozenTable:
             failure = self._metadata.reserve(at, _PAGE)
             if failure == UNSUPPORTED:
                 self._metadata.write(self._metadata.read(_PAGE, at), at)
-            elif failure:
-                raise OSError(failure, os.strerror(failure))
+            else:
+                _raise_failure(failure)
             self._ready.add((number, page))
 
     def store_live(
@@ -612,6 +615,7 @@ class FrozenTable:
                     if error.errno not in (errno.EFBIG, errno.EINVAL):
                         raise
                     break
+                _reserve_extent(self._metadata, number, at)
                 end = at + extent_bytes(number)
                 places.append(at)
             commits.blocks_end = max(commits.blocks_end, end)
@@ -1195,6 +1199,8 @@ class FrozenTable:
         if places:
             last = len(places) - 1
             file.truncate(places[last] + extent_bytes(last))
+        for number, at in enumerate(places):
+            _reserve_extent(file, number, at)
         for addresses, words in self._written():
             numbers, within = extents_of(addresses)
             if log is not None:
@@ -1333,6 +1339,17 @@ class NewLog:
         """Bring all to the disk."""
         self._write()
         self.file.datasync()
+
+
+def _reserve_extent(file: File, number: int, at: int) -> None:
+    """Give space to an extent of the table if even loads from its holes take some (I7)."""
+    if holes_take_space(file):
+        _raise_failure(file.reserve(at, extent_bytes(number)))
+
+
+def _raise_failure(failure: int) -> None:
+    if failure:
+        raise OSError(failure, os.strerror(failure))
 
 
 def _in_bytes(addresses: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]]:
