@@ -30,6 +30,7 @@ from extarray.common.errors import (
     ChecksumError,
     CorruptError,
     LimitError,
+    MissingExtraError,
     PartnerError,
     ReplacedError,
     StorageError,
@@ -850,12 +851,15 @@ class FrozenTable:
         if codec is None:
             return False
         sides = sides_in_memory(self._header.chunks, self._header.order)
-        encoded = [encode(codec, memoryview(chunk), itemsize, sides) for chunk in chunks]
-        with self._lock:
-            if self._keeps_blobs or (self.entries(addresses) == RAW).any():
-                return False
-            # Raw bytes that are left of the time before stay to be given up.
-            self.store_live(addresses, self.append(addresses, encoded), True)
+        try:
+            encoded = [encode(codec, memoryview(chunk), itemsize, sides) for chunk in chunks]
+            with self._lock:
+                if self._keeps_blobs or (self.entries(addresses) == RAW).any():
+                    return False
+                # Raw bytes that are left of the time before stay to be given up.
+                self.store_live(addresses, self.append(addresses, encoded), True)
+        except (LimitError, MissingExtraError):  # of blobs, which raw chunks do without
+            return False
         return True
 
     def let_go(self, first: int, stop: int) -> None:
