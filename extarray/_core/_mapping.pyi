@@ -19,6 +19,7 @@ class Counter:
 @final
 class MappedWords:
     def __new__(cls, fd: int, offset: int, n: int, writable: bool) -> Self: ...
+    def populate(self) -> int: ...
 
 @disjoint_base
 class Region:

@@ -16,7 +16,7 @@ import os
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.errno cimport errno as c_errno
+from libc.errno cimport ENOSPC, errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -421,6 +421,10 @@ cdef class MappedWords:
     def __dealloc__(self):
         if self.page != NULL:
             xa_unmap(self.page, self.length)
+
+    def populate(self):
+        """Bring all pages: return 0, or ENOSPC if a load would find no space for one."""
+        return ENOSPC if populate(self.page, self.length, False) else 0
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.place, 8 * self.n, not self.writable, flags)

@@ -72,10 +72,11 @@ class Rounding:
         array([   1.125, -999.   , -1024.   ], dtype=float32)
         """
         found = values.astype(self.dtype)
-        stay = [(one, found == one) for one in self.kept]
+        stay = [found == one for one in self.kept]
+        before = [found[where] for where in stay]  # a zero may be negative
         round_mantissas(found, self.bits)
-        for one, where in stay:
-            found[where] = one
+        for where, elements in zip(stay, before, strict=True):
+            found[where] = elements
         return found
 
 

@@ -382,7 +382,10 @@ class Survey(MetadataSurvey):
         if not self.state.data_bytes:
             return []
         if not self.header.checksum:
-            return ["elements: the array has no checksums; copy it with checksum=True"]
+            if self.header.has_blobs and not self.looked:
+                return ["elements; extarray check --data compares frozen chunks with checksums"]
+            which = "elements of raw chunks" if self.header.has_blobs else "elements"
+            return [f"{which}: the array has no checksums; copy it with checksum=True"]
         if self.looked:
             return [] if self.kinds else ["elements: some of them could not be compared"]
         return ["elements; extarray check --data compares them with their checksums"]
@@ -396,9 +399,12 @@ class Survey(MetadataSurvey):
         if header.has_blobs and not self._look_at_blobs(header, state):
             return
         if not header.checksum:
+            if self.compared:
+                return
+            which = "those of raw chunks" if header.has_blobs else "its elements"
             self.note(
                 "sums",
-                "the array has no checksums: its elements are not checked",
+                f"the array has no checksums: {which} are not checked",
                 None,
                 "copy it with checksum=True",
             )
@@ -432,7 +438,9 @@ class Survey(MetadataSurvey):
             return False
         axial = self.log.replay(state.n_segments, state.grid)
         chunk, is_whole = memoryview(bytearray(header.chunk_bytes)), True
-        for address in table.frozen(0, axial.size).tolist():
+        frozen = table.frozen(0, axial.size)
+        self.compared = len(frozen) == axial.size and not header.checksum
+        for address in frozen.tolist():
             try:
                 table.read_into(chunk, address)
             except ChecksumError as error:

@@ -30,6 +30,7 @@ from extarray.common.errors import (
     ChecksumError,
     CorruptError,
     LimitError,
+    MissingExtraError,
     PartnerError,
     ReplacedError,
     StorageError,
@@ -61,6 +62,7 @@ from extarray.grid.order import sides_in_memory
 from extarray.storage import lock
 from extarray.storage.filesystem import File, family
 from extarray.storage.frozen_blobs import FrozenBlobs, NewLog, bytes_in_log, write_blobs
+from extarray.storage.frozen_words import reserve_extent
 from extarray.storage.names import open_log
 from extarray.storage.pair import Pair
 from extarray.storage.states import ATTEMPTS
@@ -456,18 +458,21 @@ class FrozenTable(FrozenBlobs):
             return False
         sides = sides_in_memory(self._header.chunks, self._header.order)
         encoded = []
-        for chunk, rest in zip(chunks, rests, strict=True):
-            found = None if rest is None else rest.encoded(codec)
-            if found is None:
-                if rest is not None:
-                    rest.want(None)
-                found = encode(codec, memoryview(chunk), itemsize, sides)
-            encoded.append(found)
-        with self._lock:
-            if self._keeps_blobs or (self.entries(addresses) == RAW).any():
-                return False
-            # Raw bytes that are left of the time before stay to be given up.
-            self.store_live(addresses, self.append(addresses, encoded), True)
+        try:
+            for chunk, rest in zip(chunks, rests, strict=True):
+                found = None if rest is None else rest.encoded(codec)
+                if found is None:
+                    if rest is not None:
+                        rest.want(None)
+                    found = encode(codec, memoryview(chunk), itemsize, sides)
+                encoded.append(found)
+            with self._lock:
+                if self._keeps_blobs or (self.entries(addresses) == RAW).any():
+                    return False
+                # Raw bytes that are left of the time before stay to be given up.
+                self.store_live(addresses, self.append(addresses, encoded), True)
+        except (LimitError, MissingExtraError):  # of blobs, which raw chunks do without
+            return False
         return True
 
     def let_go(self, first: int, stop: int) -> None:
@@ -777,6 +782,8 @@ class FrozenTable(FrozenBlobs):
         if places:
             last = len(places) - 1
             file.truncate(places[last] + extent_bytes(last))
+        for number, at in enumerate(places):
+            reserve_extent(file, number, at)
         for addresses, words in self._written():
             numbers, within = extents_of(addresses)
             if log is not None:

@@ -29,7 +29,7 @@ from extarray.format.frozen import (
     extents_of,
 )
 from extarray.grid.chunking import chunks_before
-from extarray.storage.filesystem import family
+from extarray.storage.filesystem import family, holes_take_space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from extarray.storage.pair import Pair
     from extarray.storage.store import Room
 
-__all__ = ["FrozenWords"]
+__all__ = ["FrozenWords", "reserve_extent"]
 
 # Words of the table to look through at a time.
 _WORDS_AT_ONCE = 1 << 16
@@ -113,10 +113,13 @@ class FrozenWords:
             self.forget_copies()
             return
         writable = pair.mode == "r+"  # also where elements are moved by system calls
+        takes_space = holes_take_space(self._metadata)
         with family("cannot map the metadata of '{}'", pair.path), self._metadata as fd:
             for number in range(len(self.extents), len(self._places)):
                 n = TABLE_WORDS * sums_capacity(number)
                 words: Any = MappedWords(fd, self._places[number], n, writable)
+                if takes_space:  # also in files that another program has copied
+                    _raise_failure(words.populate())
                 self._words.append(np.frombuffer(words, "<u8"))
                 self.extents.append(memoryview(words).cast("Q"))
 
@@ -238,8 +241,8 @@ class FrozenWords:
             failure = self._metadata.reserve(at, _PAGE)
             if failure == UNSUPPORTED:
                 self._metadata.write(self._metadata.read(_PAGE, at), at)
-            elif failure:
-                raise OSError(failure, os.strerror(failure))
+            else:
+                _raise_failure(failure)
             self._ready.add((number, page))
 
     def put(self, addresses: NDArray[np.int64], words: NDArray[np.uint64]) -> None:
@@ -305,6 +308,7 @@ class FrozenWords:
                     if error.errno not in (errno.EFBIG, errno.EINVAL):
                         raise
                     break
+                reserve_extent(self._metadata, number, at)
                 end = at + extent_bytes(number)
                 places.append(at)
             commits.blocks_end = max(commits.blocks_end, end)
@@ -320,3 +324,14 @@ class FrozenWords:
         places = self._places if places is None else places
         data = encode_frozen_block(self.uuid, size, given, places, self._header.uuid)
         self._metadata.write(data, self._at)
+
+
+def reserve_extent(file: File, number: int, at: int) -> None:
+    """Give space to an extent of the table if even loads from its holes take some (I7)."""
+    if holes_take_space(file):
+        _raise_failure(file.reserve(at, extent_bytes(number)))
+
+
+def _raise_failure(failure: int) -> None:
+    if failure:
+        raise OSError(failure, os.strerror(failure))

@@ -30,7 +30,7 @@ from extarray.errors import (
     ReadOnlyError,
     StorageError,
 )
-from extarray.storage import decoded
+from extarray.storage import decoded, frozen
 from extarray.storage.frozen import FrozenTable
 
 
@@ -342,6 +342,23 @@ def test_writers_need_the_package_of_a_codec(tmp_path, monkeypatch):
     with xa.open(tmp_path / "a", "r+", share=True) as a:
         a.append(np.ones((3, 4)))
     libraries._named.cache_clear()
+
+
+@pytest.mark.parametrize("error", [LimitError("too large"), MissingExtraError("no library")])
+def test_a_write_thaws_chunks_that_cannot_be_frozen_again(tmp_path, monkeypatch, error):
+    x = np.arange(1 << 12).reshape(8, -1)
+    with xa.create(tmp_path / "a", x.shape, int, chunks=(4, 512), compression="zlib") as a:
+        a[...] = x
+        a.freeze()
+
+        def encode(*_):
+            raise error
+
+        monkeypatch.setattr(frozen, "encode", encode)
+        a[2:6, 3] = x[2:6, 3] = -1
+        a[0, 0] = x[0, 0] = 5
+        assert frozen_chunks(a) == []
+        np.testing.assert_array_equal(a[...], x)
 
 
 def test_the_background_rests_after_an_error(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from extarray.codecs.rounding import check_bits, has_mantissa, round_mantissas
+from extarray.codecs.rounding import Rounding, check_bits, has_mantissa, round_mantissas
 from extarray.errors import ArgumentError, ArgumentTypeError, DTypeError
 
 DTYPES = ["<f4", ">f4", "<f8", ">f8", "f2", "c8", "c16"]
@@ -34,6 +34,12 @@ def test_the_nearest_number_with_few_bits(kind, bits, data):
     special = rest & ((x == 0) | ~np.isfinite(x))
     assert found[special].tobytes() == x[special].tobytes()
     assert np.isfinite(found[np.isfinite(x)]).all()
+
+
+def test_elements_that_stay_keep_their_sign():
+    x = np.array([-0.0, 0.0, 1.1, -1.1])
+    found = Rounding(x.dtype, 3, (0.0,))(x)
+    assert found.tobytes() == np.array([-0.0, 0.0, 1.125, -1.125]).tobytes()
 
 
 def test_ties_go_to_the_even_neighbour():

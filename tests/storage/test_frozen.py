@@ -930,6 +930,18 @@ def test_a_check_knows_frozen_chunks(path, tmp_path, checksum):
     assert "another one" in report.refused[0]
 
 
+def test_a_check_tells_which_elements_it_did_not_compare(path):
+    with xa.create(path, (8, 4), chunks=(4, 4), compression="zlib", freeze="never") as a:
+        a[:4] = 1
+        a.freeze()
+    assert "extarray check --data" in str(xa.check(path))
+    assert "not checked" not in str(xa.check(path, data=True))
+    with xa.open(path, "r+") as a:
+        a.thaw()
+        a[...] = 2
+    assert "not checked: elements of raw chunks" in str(xa.check(path, data=True))
+
+
 def test_a_check_finds_a_damaged_table(path):
     make(path, VALUES)
     with xa.open(path) as a:

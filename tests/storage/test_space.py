@@ -395,6 +395,47 @@ with xa.open(path) as reader:
     assert os.path.getsize(names[0]) == 602 * 4096 + 32
 """
 
+# A table of frozen chunks, of which even a load from a hole takes space on tmpfs.
+FROZEN = """
+fulldisk.mount(folder, "1m")
+options = {"compression": "zlib", "freeze": "never", "chunks": (1, 3), "engine": engine}
+with xa.create(path, (1000, 3), "f8", **options) as array:
+    array[:4] = values
+    fulldisk.fill(folder)
+    check(array, (1000, 3), values)
+    assert not array[900:].any()
+    must_fail(lambda: [array.extend(0, 100) for _ in range(100)])
+    shape = array.shape
+    assert not array[900:].any()
+    must_fail(lambda: setattr(array, "compression", "zlib:9"))
+    with xa.open(path) as reader:
+        check(reader, shape, values)
+        assert not reader[900:].any()
+    os.remove(f"{folder}/ballast")
+    array.compression = "zlib:2"  # in new metadata
+    fulldisk.fill(folder)
+    check(array, shape, values)
+    assert not array[900:].any()
+    os.remove(f"{folder}/ballast")
+for end in ("xmd", "xta", "xtz"):
+    with open(f"{path}.{end}", "rb") as file:
+        data = file.read()
+    with open(f"{folder}/copied.{end}", "wb") as file:
+        for at in range(0, len(data), 4096):  # as programs do that make holes of zeros
+            page = data[at : at + 4096]
+            if any(page):
+                file.seek(at)
+                file.write(page)
+        file.truncate(len(data))
+fulldisk.fill(folder)
+must_fail(lambda: xa.open(f"{folder}/copied", engine=engine))
+os.remove(f"{folder}/ballast")
+with xa.open(f"{folder}/copied", engine=engine) as reader:
+    check(reader, shape, values)
+    fulldisk.fill(folder)
+    assert not reader[900:].any()
+"""
+
 FILE_LIMIT = """
 import resource
 with xa.create(path, sparse={sparse}, **options) as array:
@@ -414,6 +455,11 @@ with xa.open(path) as array:
 @pytest.mark.invariant("I7")
 def test_full_disk_at_growth(private_mount, script, tmp_path, engine):
     script(PREAMBLE + RESERVING, tmp_path, engine, prefix=private_mount)
+
+
+@pytest.mark.invariant("I7")
+def test_full_disk_beside_a_table_of_frozen_chunks(private_mount, script, tmp_path, engine):
+    script(PREAMBLE + FROZEN, tmp_path, engine, prefix=private_mount)
 
 
 @pytest.mark.invariant("I7")
