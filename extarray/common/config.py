@@ -163,10 +163,11 @@ class Config:
         the bytes done and the total.  An operation in several passes starts again with each.
         Default: False.
     chunk_cache : int
-        Bytes of chunks that stay in memory once they were fetched, for each array on a server or
-        in a bucket; the ones used least recently leave.  It counts where the array is opened.
-        Chunks that are asked for ahead take up to half of `max_memory` besides.
-        Default: 64 MiB, or ``EXTARRAY_CHUNK_CACHE``.
+        Bytes of chunks that stay in memory once they were fetched or decoded, for each array on a
+        server, in a bucket, or with frozen chunks; the ones used least recently leave.  It counts
+        where the array is opened, and closing the array gives the memory back.  Chunks that are
+        asked for ahead take up to half of `max_memory` besides.  Default: 64 MiB, or
+        ``EXTARRAY_CHUNK_CACHE``.
     disk_cache : int
         Bytes of chunks that stay in a folder (``cache=`` of `open`), of all arrays in it together;
         those used longest ago are removed.  Default: 4 GiB, or ``EXTARRAY_DISK_CACHE``.

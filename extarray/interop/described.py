@@ -230,7 +230,9 @@ class Described:
 
     def _blobs(self) -> FrozenTable | Blobs | None:
         """Return what has the encoded chunks of the array, in a file."""
-        store: Any = self.array._store
+        store = store_of(self.array)
+        if store is None:  # in memory
+            return None
         found = store.now.frozen or getattr(store, "blobs", None)
         return found if isinstance(found, (FrozenTable, Blobs)) else None
 

@@ -115,7 +115,7 @@ class _Decoder:
         self._pair, self._table, self._axial = pair, table, axial
         self._size = pair.header.chunk_bytes
         self.sides = sides_in_memory(pair.header.chunks, pair.header.order)
-        self._rooms = _Rooms(self._size)
+        self._rooms = _Rooms(self._size, config.chunk_cache)
         self._readers: list[BlobReader] = []
 
     def decode(
@@ -231,10 +231,12 @@ class _Rooms:
     ----------
     size : int
         Bytes of a chunk.
+    bound : int
+        Bytes of chunks that stay in memory, and so at most those to take at a time.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, size: int, bound: int) -> None:
+        self._size, self._slab = size, min(_SLAB, bound)
         self._taken = 0
         # Lists and dicts of Python's: threads change them in one step.
         self._free: list[NDArray[np.uint8]] = []
@@ -258,7 +260,7 @@ class _Rooms:
         self._free.append(place)
 
     def _more(self) -> NDArray[np.uint8]:
-        n = _SLAB // self._size if self._taken * self._size >= _FEW else 1
+        n = self._slab // self._size if self._taken * self._size >= _FEW else 1
         self._taken += max(1, n)
         slab = np.empty(max(1, n) * self._size, np.uint8)
         places = [slab[at : at + self._size] for at in range(0, len(slab), self._size)]

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -175,3 +176,26 @@ def test_what_is_new_is_yielded(path, engine):
             np.testing.assert_array_equal(data, X[n : n + 2])
             np.testing.assert_array_equal(a[box], data)
         assert next(news, None) is None
+
+
+@pytest.mark.parametrize("side", [128, 512])
+def test_memory_of_decoded_chunks_is_bounded_and_given_back(tmp_path, side):
+    x = np.arange(1 << 20).reshape(1024, 1024)
+    xa.from_array(x, path=tmp_path / "a", chunks=side, compression="zlib:1").close()
+    bound = x.nbytes // 4
+    tracemalloc.start()
+    try:
+        with xa.config.set(chunk_cache=bound, threads=1):
+            a = xa.open(tmp_path / "a")
+            before, _ = tracemalloc.get_traced_memory()
+            for _ in range(2):
+                for row in range(0, 1024, 64):
+                    assert a[row, 5] == x[row, 5]
+                    assert int(a[row : row + 64].max()) == x[row + 63, -1]
+            kept, _ = tracemalloc.get_traced_memory()
+            assert bound // 2 < kept - before < 2 * bound + (1 << 20)
+            a.close()  # and `a` is still there
+            left, _ = tracemalloc.get_traced_memory()
+            assert left - before < 1 << 18
+    finally:
+        tracemalloc.stop()

@@ -367,7 +367,7 @@ def test_a_chunk_becomes_whole_while_another_thread_has_waited_for_it(tmp_path, 
 
 
 def test_memory_of_chunks_comes_back():
-    rooms = _Rooms(1 << 18)
+    rooms = _Rooms(1 << 18, 1 << 26)
     kept = [rooms.take() for _ in range(40)]
     for n, room in enumerate(kept):
         room[:] = n
@@ -377,11 +377,11 @@ def test_memory_of_chunks_comes_back():
     del kept, room
     again = [rooms.take() for _ in range(40)]
     assert {room.ctypes.data for room in again} == places
-    assert _Rooms(1 << 25).take().nbytes == 1 << 25
+    assert _Rooms(1 << 25, 1 << 26).take().nbytes == 1 << 25
 
 
 def test_memory_of_chunks_stays_while_there_are_views_of_it():
-    rooms = _Rooms(1 << 18)
+    rooms = _Rooms(1 << 18, 1 << 26)
     views = []
     for n in range(40):
         room = rooms.take()
