@@ -165,13 +165,12 @@ def decode_block_alone(
 
     Examples
     --------
-    >>> import lz4.block
-    >>> from extarray.codecs.libraries import compress
     >>> from extarray.codecs.codec import Codec
-    >>> out = bytearray(12)
+    >>> from extarray.codecs.libraries import compress
+    >>> out = bytearray(b"." * 12)
     >>> frame = compress(Codec("lz4"), b"abcd")
     >>> decode_block_alone(out, (2, 6), (2, 2), 1, 3, 0, frame, 1), bytes(out)
-    (True, b'\x00\x00ab\x00\x00\x00\x00cd\x00\x00')
+    (True, b'..ab....cd..')
     """
     cdef _Room mine
     cdef cut_t cut

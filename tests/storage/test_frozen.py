@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 from functools import partial
+from pathlib import Path
 
 import frozen_chunks
 import numpy as np
@@ -25,7 +26,7 @@ from frozen_chunks import (
     put_chunk,
     table,
 )
-from injected import at_every_place, interrupted, needs_no_tracing
+from injected import at_every_place, interrupted, needs_no_tracing, places_of_change
 from lost_pages import Disk
 
 import extarray as xa
@@ -34,6 +35,7 @@ from extarray.format.frozen import decode_frozen_block, encode_frozen_block
 from extarray.storage import commits, frozen, frozen_blobs, frozen_words, names, new_axis, space
 from extarray.storage.filesystem import File
 
+SUFFIXES = (".xmd", ".xta", ".xtz")
 VALUES = np.arange(1, 121, dtype="i4").reshape(10, 12)
 # Of chunks that take a page each, which can become a hole.
 LARGE = np.arange(1, 64 * 96 + 1, dtype="i4").reshape(64, 96)
@@ -765,12 +767,26 @@ def test_kills_at_every_place_lose_nothing(path, tmp_path, engine):
     modules = (frozen, frozen_blobs, frozen_words, commits, space)
     make(tmp_path / "kept", VALUES, engine=engine)
     progress = os.memfd_create("progress")
-    stride = 1 if os.environ.get("EXTARRAY_TEST_FAULTS") == "all" else 7
-    kills = 0
-    for number in itertools.count(1, stride):
-        for suffix in (".xmd", ".xta", ".xtz"):
+
+    def begin():
+        for suffix in SUFFIXES:
             shutil.copy(tmp_path / f"kept{suffix}", f"{path}{suffix}")
         os.pwrite(progress, bytes(1), 0)
+
+    def run():
+        for step, _ in enumerate(work(path, VALUES)):
+            os.pwrite(progress, bytes([step + 1]), 0)
+
+    def state():
+        return [os.pread(progress, 1, 0), *(Path(f"{path}{s}").read_bytes() for s in SUFFIXES)]
+
+    spare = tmp_path / "model"
+    make(spare, VALUES, overwrite=True)
+    states = [VALUES, *work(spare, VALUES)]
+    begin()
+    numbers = places_of_change(run, state, *modules)
+    for number in numbers:
+        begin()
         pid = os.fork()
         if not pid:
             seen = 0
@@ -783,17 +799,13 @@ def test_kills_at_every_place_lose_nothing(path, tmp_path, engine):
 
             try:
                 with at_every_place(kill, *modules):
-                    for step, _ in enumerate(work(path, VALUES)):
-                        os.pwrite(progress, bytes([step + 1]), 0)
+                    run()
                 os._exit(0)
             finally:
                 os._exit(1)
         status = os.waitpid(pid, 0)[1]
         assert status == 0 or os.WIFSIGNALED(status)
         done = os.pread(progress, 1, 0)[0]
-        spare = tmp_path / "model"
-        make(spare, VALUES, overwrite=True)
-        states = [VALUES, *work(spare, VALUES)]
         found = opened(path)
         possible = states[done : done + 2]
         shapes = {state.shape for state in possible}
@@ -808,10 +820,7 @@ def test_kills_at_every_place_lose_nothing(path, tmp_path, engine):
             freeze(a, all_addresses(a))
             a.flush()
             assert np.array_equal(elements(a), found)
-        if status == 0:
-            break
-        kills += 1
-    assert kills > 100
+    assert status == 0 and len(numbers) > 30
 
 
 # -- power cuts ------------------------------------------------------------------------------------

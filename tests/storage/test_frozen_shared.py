@@ -10,12 +10,13 @@ import shutil
 import signal
 import time
 import traceback
+from pathlib import Path
 
 import frozen_reader
 import numpy as np
 import pytest
 from frozen_chunks import all_addresses, create, elements, freeze, make, opened, table
-from injected import at_every_place, interrupted, needs_no_tracing
+from injected import at_every_place, interrupted, needs_no_tracing, places_of_change
 from lost_pages import Disk
 
 import extarray as xa
@@ -29,6 +30,7 @@ from extarray.storage.frozen import FrozenTable
 
 pytestmark = pytest.mark.skipif(not limits.has_range_locks, reason="needs locks that Linux has")
 
+SUFFIXES = (".xmd", ".xta", ".xtz")
 VALUES = np.arange(1, 121, dtype="i4").reshape(10, 12)
 CHUNKS = (4, 5)
 
@@ -371,14 +373,26 @@ def test_a_kill_at_every_place_loses_nothing_of_the_others(path, tmp_path, engin
     make(tmp_path / "model", VALUES)
     states = [VALUES, *work(tmp_path / "model")]
     progress = os.memfd_create("progress")
-    stride = 1 if os.environ.get("EXTARRAY_TEST_FAULTS") == "all" else 47
-    kills = 0
-    for number in itertools.count(1, stride):
-        for suffix in (".xmd", ".xta", ".xtz"):
+
+    def begin():
+        for suffix in SUFFIXES:
             shutil.copy(tmp_path / f"kept{suffix}", f"{path}{suffix}")
         os.pwrite(progress, bytes(1), 0)
         other = share(path, engine)
         other.attrs["other"] = 0
+        return other
+
+    def run():
+        for step, _ in enumerate(work(path, engine)):
+            os.pwrite(progress, bytes([step + 1]), 0)
+
+    def state():
+        return [os.pread(progress, 1, 0), *(Path(f"{path}{s}").read_bytes() for s in SUFFIXES)]
+
+    with begin():
+        numbers = places_of_change(run, state, *modules)
+    for number in numbers:
+        other = begin()
         pid = os.fork()
         if not pid:
             seen = 0
@@ -391,8 +405,7 @@ def test_a_kill_at_every_place_loses_nothing_of_the_others(path, tmp_path, engin
 
             try:
                 with at_every_place(kill, *modules):
-                    for step, _ in enumerate(work(path, engine)):
-                        os.pwrite(progress, bytes([step + 1]), 0)
+                    run()
                 os._exit(0)
             finally:
                 os._exit(1)
@@ -418,10 +431,7 @@ def test_a_kill_at_every_place_loses_nothing_of_the_others(path, tmp_path, engin
             a.flush()
             assert n_frozen(a) == a.axial.size
             np.testing.assert_array_equal(a[...], found)
-        if status == 0:
-            break
-        kills += 1
-    assert kills > 20
+    assert status == 0 and len(numbers) > 30
 
 
 @pytest.mark.slow

@@ -89,6 +89,29 @@ def at_every_place(act: Callable[[str], None], *modules: ModuleType) -> Iterator
         sys.settrace(before)
 
 
+def places_of_change(
+    run: Callable[[], object], state: Callable[[], object], *modules: ModuleType
+) -> list[int]:
+    """Return the numbers of the places of `at_every_place` where a state is no longer the same.
+
+    A kill leaves files and nothing else: with those as the state, kills at these places leave all
+    that kills at every place do.  The last number is behind the end.
+    """
+    numbers, seen, before = [], 0, None
+
+    def look(place: str) -> None:
+        nonlocal seen, before
+        seen += 1
+        now = state()
+        if now != before:
+            numbers.append(seen)
+            before = now
+
+    with at_every_place(look, *modules):
+        run()
+    return [*numbers, seen + 1]
+
+
 @contextlib.contextmanager
 def interrupted(number: int, *modules: ModuleType) -> Iterator[Injection]:
     """Raise KeyboardInterrupt at place `number`, as in `at_every_place`."""
