@@ -74,7 +74,7 @@ class Hands(Protocol):
 
     @property
     def number(self) -> int:
-        """How many they are; each takes the chunks of a round for itself."""
+        """Their number; each takes chunks of a round."""
 
     def append(
         self, array: Stored, frozen: Frozen, addresses: NDArray[np.int64]

@@ -178,9 +178,9 @@ def _cut(sides: Sequence[int], itemsize: int) -> Blocks:
 
     Examples
     --------
-    >>> cut = _cut((60, 80, 100), 4)
+    >>> cut = _cut((60, 80, 30), 4)
     >>> cut.sides, cut.steps, cut.grid
-    ((60, 8000), (15, 4000), (4, 2))
+    ((60, 2400), (15, 600), (4, 4))
     """
     steps = list(sides)
     rest = math.prod(steps) * itemsize

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from extarray._core._transfers import hold_writes, return_changed, shown_chunks, take_changed
+from extarray.array.facts import store_of
 from extarray.array.freezing import encode_chunks, freeze
 from extarray.common.errors import ExtArrayError, LockedError, PartnerError
 from extarray.common.limits import limits
@@ -172,7 +173,7 @@ def freeze_open(array: Any, agreement: Agreement) -> int:
 
 
 def _pair_of(array: Any) -> Pair:
-    pair: Pair = array._store.now
+    pair: Pair = store_of(array).now
     return pair
 
 

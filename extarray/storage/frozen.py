@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -76,12 +76,21 @@ if TYPE_CHECKING:
     from extarray.format.blobs import BlobsBlock
     from extarray.format.header import Header
     from extarray.storage.commits import Committer
-    from extarray.storage.decoded import RestOfChunk
 
 __all__ = ["HANDED_ON", "FrozenTable"]
 
 #: Flag in the number of freezes of a replaced ``.xmd``: its successor has the table now.
 HANDED_ON = 1 << 63
+
+
+class Rest(Protocol):
+    """The blocks of a chunk that are neither in its memory nor written to."""
+
+    def encoded(self, codec: Codec) -> Encoded | None:
+        """Return the chunk with these blocks as they are; None: they must be decoded for it."""
+
+    def want(self, box: None) -> None:
+        """Decode them."""
 
 
 class FrozenTable(FrozenBlobs):
@@ -432,7 +441,7 @@ class FrozenTable(FrozenBlobs):
         self,
         addresses: NDArray[np.int64],
         chunks: Sequence[NDArray[np.uint8]],
-        rests: Sequence[RestOfChunk | None],
+        rests: Sequence[Rest | None],
     ) -> bool:
         """Give frozen chunks other bytes, in new blobs; False: they must be thawed in place of it.
 
@@ -443,7 +452,7 @@ class FrozenTable(FrozenBlobs):
         ----------
         addresses : ndarray of int64
         chunks : sequence of ndarray of uint8
-        rests : sequence of RestOfChunk or None
+        rests : sequence of Rest or None
             Of each chunk, the blocks that are neither in its memory nor change.
 
         Raises
