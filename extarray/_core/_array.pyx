@@ -689,18 +689,19 @@ cdef class ArrayCore(Transfers):
     cdef Region _mapped(self, Frame frame, index_t need):
         """Map the file for views of chunks if the engine does not."""
         cdef Region region = self.mapped_for_views()
-        if region is None or not region.holds(need):
-            try:
-                region = Region.file(
-                    frame.now.layout.fd, frame.now.file_bytes, frame.now.is_writable, True,
-                    frame.now.layout.start)
-            except OSError as error:
-                raise self._failed(
-                    error.errno, f"cannot map {self._name()}: {error.strerror}") from None
-            acquire(&self.changing)
-            before, self.view_region = self.view_region, region
-            release(&self.changing)
-            del before
+        try:
+            if region is not None and region.shows_up_to(need):
+                return region
+            region = Region.file(
+                frame.now.layout.fd, frame.now.file_bytes, frame.now.is_writable, True,
+                frame.now.layout.start)
+        except OSError as error:
+            raise self._failed(
+                error.errno, f"cannot map {self._name()}: {error.strerror}") from None
+        acquire(&self.changing)
+        before, self.view_region = self.view_region, region
+        release(&self.changing)
+        del before
         return region
 
     def _peek(self, box, bint writable=False):

@@ -65,6 +65,8 @@ cdef class Region:
     cdef int fd                 # -1: anonymous memory
     cdef index_t start          # where in the file the bytes begin
     cdef size_t head            # bytes of the file that are mapped before base
+    cdef size_t shown           # bytes that the window shows, if the file's length limits them
+    cdef bint is_writable       # the window, if it shows a file
     # A look that finds the wanted bytes cached lets twice as many large reads pass unchecked as the
     # look before, up to a limit; otherwise the next read looks again.
     cdef int warm               # reads that pass after the last look ...
@@ -73,6 +75,7 @@ cdef class Region:
     cdef object __weakref__
 
     cdef void _take(self, char *base, size_t window) noexcept
+    cdef bint _show(self, size_t length) except -1
     cdef char *_map_again(self, bint writable) noexcept
     cdef void _unmap(self) noexcept
     cdef bint shows(self, const char *first, const char *last) noexcept

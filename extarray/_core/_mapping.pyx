@@ -4,6 +4,9 @@ A region maps a window of address space far larger than its file, which grows un
 growth neither remaps nor invalidates a view.  When a file outgrows the window, the array takes a
 new, larger region; views keep the old one alive, and both show the same pages.
 
+Some systems map only what a file has.  There `Region.shows_up_to` maps what has come since, behind
+the rest of the window, before anybody may use it.
+
 A memory-resident array lives in an anonymous region: address space reserved without access, and
 made accessible as the array grows in place.  A growth that finds no memory raises an error.
 
@@ -16,16 +19,16 @@ import os
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.errno cimport ENOSPC, errno as c_errno
+from libc.errno cimport EAGAIN, ENODATA, ENOSPC, errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from ._system cimport (
-    XA_UNSUPPORTED, off_t, xa_advise_huge, xa_advise_scattered, xa_bring, xa_brings_huge_pages,
-    xa_close, xa_cover, xa_discard, xa_give_back, xa_keep_free, xa_map_bytes, xa_map_file,
-    xa_memory_bytes, xa_open_memory, xa_page_bytes, xa_physical_bytes, xa_populate, xa_read_at,
-    xa_reserve, xa_unmap,
+    XA_MAPS_FREELY, XA_UNSUPPORTED, XA_WINDOW_BYTES, off_t, xa_advise_huge, xa_advise_scattered,
+    xa_bring, xa_brings_huge_pages, xa_close, xa_cover, xa_discard, xa_give_back, xa_keep_free,
+    xa_keep_window, xa_map_bytes, xa_map_file, xa_memory_bytes, xa_open_memory, xa_page_bytes,
+    xa_physical_bytes, xa_populate, xa_read_at, xa_reserve, xa_show_file, xa_unmap, xa_write_views,
 )
 from ._types cimport (
     acquire, add_bytes, add_to, bytes_of, count_of, index_t, lock_t, release,
@@ -179,9 +182,9 @@ cdef size_t generous(size_t usual, size_t length) noexcept:
     return max(usual, 4 * min(length, FARTHEST // 4))
 
 
-cdef char *keep_free(size_t window) noexcept:
+cdef char *keep_free(size_t window, bint is_file=False) noexcept:
     """Find address space for a window, where huge pages can begin; NULL: not enough."""
-    return xa_keep_free(window, HUGE)
+    return xa_keep_window(window, HUGE) if is_file else xa_keep_free(window, HUGE)
 
 
 cdef size_t most_free(size_t window, size_t least) noexcept:
@@ -213,6 +216,33 @@ def give_back_pages():
                 xa_give_back(window.blocks, window.size)
         window = window.next
     release(&turning)
+
+
+def write_views(int fd):
+    """Hand over stores through all mappings of a file to the system, which then knows what
+    `FileCore.datasync` has to write; return 0, or an errno.  Some systems know by themselves."""
+    cdef window_t file
+    cdef window_t *window
+    cdef int failure = 0
+    if XA_MAPS_FREELY:
+        return 0
+    identify(&file, fd)
+    acquire(&turning)       # so that no window is unmapped
+    window = ring.next
+    while window != &ring and failure == 0:
+        if window.base != NULL and window.is_file and is_one_file(window, &file):
+            failure = xa_write_views(<char *> window.base, window.size)
+        window = window.next
+    release(&turning)
+    return failure
+
+
+cdef int identify(window_t *window, int fd) except -1:
+    """Note the file of a window."""
+    about = os.fstat(fd)
+    window.device = about.st_dev & ~<uint64_t> 0
+    window.inode = about.st_ino & ~<uint64_t> 0
+    return 0
 
 
 cdef class Touched:
@@ -369,12 +399,12 @@ cdef class Counter:
         """Make a counter in a file: 8 bytes, the lowest first, at a multiple of 8.
 
         Each look is one load through a mapping or, if not `mapped`, a system call on a duplicate
-        of the descriptor.
+        of the descriptor; so it is where a mapping would keep others from replacing the file.
         """
         cdef Counter self = Counter.__new__(Counter)
         cdef size_t low = offset & ~(<size_t> xa_map_bytes() - 1)
         self.offset = offset
-        if not mapped:
+        if not mapped or not XA_MAPS_FREELY:
             self.fd = os.dup(fd)
             return self
         self.length = offset + 8 - low
@@ -450,23 +480,24 @@ cdef class Region:
     def file(int fd, size_t length, bint writable, bint mapped, size_t start=0):
         """Make the region of a file from byte `start` on; it duplicates the descriptor.
 
-        The window holds at least `length` bytes.  Raises an OSError if the file cannot be mapped,
-        and a `ReserveError` if there is no address space.
+        The window holds at least `length` bytes, which the file has if the region is `mapped`.
+        Raises an OSError if the file cannot be mapped, and a `ReserveError` if there is no address
+        space.
         """
         cdef Region self = Region.__new__(Region)
-        about = os.fstat(fd)
-        self.here.device = about.st_dev
-        self.here.inode = about.st_ino
+        identify(&self.here, fd)
         self.fd = os.dup(fd)
+        self.is_writable = writable
         self.here.is_file = True
         self.start = start
         # Map from a place where huge pages can begin, in the file as in the address space.
         self.head = start & (HUGE - 1)
         if mapped:
             # Generous, because a window costs nothing; but many arrays may be open.
-            length += self.head
-            self._map(generous(64 * GIB, length), max(length, HUGE), writable)
+            self._map(
+                generous(XA_WINDOW_BYTES, length + self.head), max(length + self.head, HUGE), writable)
             self._map_others(writable)
+            self._show(length)
         enter(&self.here)
         return self
 
@@ -492,7 +523,7 @@ cdef class Region:
         window = (window + HUGE - 1) & ~(HUGE - 1)
         least = (least + HUGE - 1) & ~(HUGE - 1)
         # Systems themselves align large file mappings so that huge pages can be shown.
-        if self.fd >= 0:
+        if self.fd >= 0 and XA_MAPS_FREELY:
             base = xa_map_file(NULL, window, self.fd, first, writable)
             if base != NULL:
                 if not <size_t> base & (HUGE - 1):
@@ -500,22 +531,24 @@ cdef class Region:
                     xa_advise_huge(base, window)
                     return
                 xa_unmap(base, window)
-        base = keep_free(window)
+        base = keep_free(window, self.fd >= 0)
         if base == NULL:
             # A file that outgrows its window gets another; memory must do with the one it has.
             smaller = 4 * min(least, FARTHEST // 4) if self.fd >= 0 else most_free(window, least) // 4
             window = max(least, min(window, smaller & ~(HUGE - 1)))
-            base = keep_free(window)
+            base = keep_free(window, self.fd >= 0)
             if base == NULL and window > least:
                 window = least
-                base = keep_free(window)
+                base = keep_free(window, self.fd >= 0)
+        if base == NULL and c_errno == XA_UNSUPPORTED:
+            raise OSError(c_errno, f"{os.strerror(c_errno)}; use engine='pread'")
         if base == NULL:
             advice = "use engine='pread'" if self.fd >= 0 else "keep the array in a file"
             raise ReserveError(
                 f"no address space for a window of {window} bytes: {os.strerror(c_errno)}; "
                 f"raise the limit (ulimit -v), or {advice}")
         self._take(base, window)
-        if self.fd >= 0:
+        if self.fd >= 0 and XA_MAPS_FREELY:
             if xa_map_file(base, window, self.fd, first, writable) == NULL:
                 raise OSError(c_errno, f"{os.strerror(c_errno)}; use engine='pread'")
         xa_advise_huge(base, window)
@@ -535,7 +568,7 @@ cdef class Region:
     cdef char *_map_again(self, bint writable) noexcept:
         """Map one more window; NULL: little address space is left."""
         cdef char *base
-        if self.window > FARTHEST // 4 - min(bytes_of(&reserved), FARTHEST // 4):
+        if not XA_MAPS_FREELY or self.window > FARTHEST // 4 - min(bytes_of(&reserved), FARTHEST // 4):
             return NULL
         base = xa_map_file(NULL, self.head + self.window, self.fd, self.start - <off_t> self.head, writable)
         if base == NULL:
@@ -580,9 +613,25 @@ cdef class Region:
         release(&turning)
         return found
 
-    def holds(self, size_t length):
-        """Tell whether the window holds `length` bytes (a plain file always does)."""
-        return self.base == NULL or length <= self.window
+    def shows_up_to(self, size_t length):
+        """Tell whether the window shows the first `length` bytes of its file, now that the file has
+        them (a plain file always does); if not, it takes another region to show them."""
+        if self.base == NULL:
+            return True
+        return length <= self.window and (self.fd < 0 or self._show(length))
+
+    cdef bint _show(self, size_t length) except -1:
+        """Do `shows_up_to` for a mapped file and a length within the window."""
+        cdef int failure
+        with cython.critical_section(self):
+            failure = xa_show_file(
+                self.base - self.head, self.head + self.window, &self.shown, self.head + length,
+                self.fd, self.start - <off_t> self.head, self.is_writable)
+        if failure == ENODATA:
+            raise OSError(failure, f"it has less than {self.start + length} bytes")
+        if failure and failure != EAGAIN:
+            raise OSError(failure, f"{os.strerror(failure)}; use engine='pread'")
+        return failure == 0
 
     def commit(self, size_t length):
         """Make the first `length` bytes of anonymous memory accessible; raise a `ReserveError` if

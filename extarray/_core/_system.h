@@ -108,23 +108,44 @@ static inline uint64_t xa_physical_bytes(void);
  * access; it costs no memory.  NULL: not enough, see errno. */
 static inline char *xa_keep_free(size_t length, size_t alignment);
 
-/* Release what `xa_keep_free` or `xa_map_file` returned, as a whole. */
+/* Release what the functions around this one returned, as a whole. */
 static inline void xa_unmap(char *base, size_t length);
 
 /* The unit of mappings: they begin at multiples of it, in the file as in the address space. */
 static inline long xa_map_bytes(void);
 
+/* XA_MAPS_FREELY: a mapping may reach beyond the end of its file, which grows into it, and does not
+ * keep anybody from cutting, replacing or removing the file.  Elsewhere the next function maps what
+ * the file has, wherever the system likes, and windows show files that grow. */
+
+/* XA_WINDOW_BYTES: how much to reserve for a file, unless it is large. */
+
 /* Map a file into reserved address space `at`, or (NULL) wherever the system likes; NULL: see
- * errno, which is XA_UNSUPPORTED where the system has no such mappings.  The range may reach beyond
- * the end of the file, which may grow into it. */
+ * errno. */
 static inline char *xa_map_file(char *at, size_t length, int fd, xa_offset offset, int writable);
+
+/* Reserve address space like `xa_keep_free`, in which to show a file; NULL: see errno, which is
+ * XA_UNSUPPORTED if the system can show none. */
+static inline char *xa_keep_window(size_t length, size_t alignment);
+
+/* Show at least the first `least` bytes of a file from an offset on, and at most a whole window.
+ * `shown` bytes are shown before and after; they stay where they are, without a moment in which a
+ * load from them fails.  EAGAIN: only another window can show as many.  ENODATA: the file has
+ * fewer.  This does nothing where XA_MAPS_FREELY. */
+static inline int xa_show_file(char *window, size_t length, size_t *shown, size_t least, int fd,
+                               xa_offset offset, int writable);
+
+/* Hand over to the system's cache of files, and write, the stores to a window.  This does nothing
+ * where XA_MAPS_FREELY, since `xa_datasync` finds them. */
+static inline int xa_write_views(char *window, size_t length);
 
 /* The unit in which to back address space with memory. */
 static inline size_t xa_memory_bytes(void);
 /* Back reserved address space with zeroed memory. */
 static inline int xa_open_memory(char *base, size_t length);
 
-/* Show private zeroed memory instead of a mapped file. */
+/* Show private zeroed memory instead of a mapped file.  This does nothing unless XA_MAPS_FREELY:
+ * there a file keeps the bytes that a window shows. */
 static inline void xa_cover(char *base, size_t length);
 
 /* Zero whole pages of private memory, and return them to the system. */

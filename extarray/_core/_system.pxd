@@ -5,7 +5,8 @@ from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from "_system.h":
     ctypedef int64_t off_t "xa_offset"
-    int XA_UNSUPPORTED, XA_HAS_BARRIER
+    int XA_UNSUPPORTED, XA_HAS_BARRIER, XA_MAPS_FREELY
+    size_t XA_WINDOW_BYTES
 
     # Bytes of a file.
     Py_ssize_t xa_read_at(int fd, void *to, size_t n, off_t offset) noexcept nogil
@@ -37,6 +38,11 @@ cdef extern from "_system.h":
     void xa_unmap(char *base, size_t length) noexcept nogil
     long xa_map_bytes() noexcept nogil
     char *xa_map_file(char *at, size_t length, int fd, off_t offset, int writable) noexcept nogil
+    char *xa_keep_window(size_t length, size_t alignment) noexcept nogil
+    int xa_show_file(
+        char *window, size_t length, size_t *shown, size_t least, int fd, off_t offset, int writable
+    ) noexcept nogil
+    int xa_write_views(char *window, size_t length) noexcept nogil
     size_t xa_memory_bytes() noexcept nogil
     int xa_open_memory(char *base, size_t length) noexcept nogil
     void xa_cover(char *base, size_t length) noexcept nogil

@@ -286,6 +286,22 @@ static inline char *xa_map_file(char *at, size_t length, int fd, xa_offset offse
     return base == MAP_FAILED ? NULL : (char *) base;
 }
 
+#define XA_MAPS_FREELY 1
+/* Bytes of a usual window. */
+#define XA_WINDOW_BYTES ((size_t) 1 << 36)
+static inline char *xa_keep_window(size_t length, size_t alignment) {
+    return xa_keep_free(length, alignment);
+}
+static inline int xa_show_file(char *window, size_t length, size_t *shown, size_t least, int fd,
+                               xa_offset offset, int writable) {
+    (void) window; (void) length; (void) shown; (void) least; (void) fd; (void) offset; (void) writable;
+    return 0;
+}
+static inline int xa_write_views(char *window, size_t length) {
+    (void) window; (void) length;
+    return 0;
+}
+
 /* Memory takes no space before its first use, so open as much as huge pages need. */
 static inline size_t xa_memory_bytes(void) { return (size_t) 1 << 21; }
 static inline int xa_open_memory(char *base, size_t length) {

@@ -350,9 +350,27 @@ static inline char *xa_keep_free(size_t length, size_t alignment) {
     return NULL;
 }
 
+/* The range of addresses from `at` on that the system gave as one; `about` describes its start. */
+static inline char *xa_end_of_range(char *at, MEMORY_BASIC_INFORMATION *about) {
+    MEMORY_BASIC_INFORMATION next;
+    char *end;
+    if (!VirtualQuery(at, about, sizeof *about)) return NULL;
+    for (end = at + about->RegionSize; VirtualQuery(end, &next, sizeof next); end += next.RegionSize)
+        if (next.AllocationBase != about->AllocationBase || next.State == MEM_FREE) break;
+    return end;
+}
+
+/* A window consists of views, and of reserved space behind them. */
 static inline void xa_unmap(char *base, size_t length) {
-    (void) length;
-    (void) VirtualFree(base, 0, MEM_RELEASE);
+    MEMORY_BASIC_INFORMATION about;
+    char *at, *end;
+    for (at = base; at < base + length; at = end) {
+        end = xa_end_of_range(at, &about);
+        if (end == NULL) break;
+        if (about.State == MEM_FREE) continue;
+        if (about.Type == MEM_MAPPED) (void) UnmapViewOfFile(at);
+        else (void) VirtualFree(at, 0, MEM_RELEASE);
+    }
 }
 
 static inline long xa_map_bytes(void) {
@@ -361,11 +379,130 @@ static inline long xa_map_bytes(void) {
     return (long) about.dwAllocationGranularity;
 }
 
-/* A mapping here ends with its file, which can then neither be cut nor replaced. */
+/* A mapping ends with its file, which is neither cut nor replaced while it lasts.  A view cannot get
+ * longer, and is never taken away for a moment to make room for a longer one, since another thread
+ * may load from it.  So a window gets one more view, behind the others, as the file grows.  All
+ * views but the last have whole units of mappings; the last may end with the file, and then nothing
+ * fits behind it. */
+#define XA_MAPS_FREELY 0
+/* Emulations keep tables for reserved pages. */
+#define XA_WINDOW_BYTES ((size_t) 1 << 32)
+
+/* Windows has these since 10 (1803). */
+typedef PVOID (WINAPI *xa_reserve_t)(
+    HANDLE, PVOID, SIZE_T, ULONG, ULONG, MEM_EXTENDED_PARAMETER *, ULONG);
+typedef PVOID (WINAPI *xa_map_view_t)(
+    HANDLE, HANDLE, PVOID, ULONG64, SIZE_T, ULONG, ULONG, MEM_EXTENDED_PARAMETER *, ULONG);
+static inline xa_reserve_t xa_find_reserve(void) {
+    return (xa_reserve_t) (void (*)(void)) xa_find("kernelbase.dll", "VirtualAlloc2");
+}
+static inline xa_map_view_t xa_find_map_view(void) {
+    return (xa_map_view_t) (void (*)(void)) xa_find("kernelbase.dll", "MapViewOfFile3");
+}
+
+/* The file as it is now, ready for views; NULL: see GetLastError. */
+static inline HANDLE xa_section(HANDLE file, int writable) {
+    return CreateFileMappingW(file, NULL, writable ? PAGE_READWRITE : PAGE_READONLY, 0, 0, NULL);
+}
+
 static inline char *xa_map_file(char *at, size_t length, int fd, xa_offset offset, int writable) {
-    (void) at; (void) length; (void) fd; (void) offset; (void) writable;
-    errno = XA_UNSUPPORTED;
-    return NULL;
+    HANDLE section = at ? NULL : xa_section(xa_handle(fd), writable);
+    DWORD access = writable ? FILE_MAP_WRITE : FILE_MAP_READ;
+    char *base = NULL;
+    if (section != NULL) {
+        base = MapViewOfFile(
+            section, access, (DWORD) ((uint64_t) offset >> 32), (DWORD) offset, length);
+    }
+    if (base == NULL) errno = at ? XA_UNSUPPORTED : xa_errno_of(GetLastError());
+    if (section != NULL) (void) CloseHandle(section);
+    return base;
+}
+
+static inline char *xa_keep_window(size_t length, size_t alignment) {
+    xa_reserve_t reserve = xa_find_reserve();
+    MEM_ADDRESS_REQUIREMENTS where;
+    MEM_EXTENDED_PARAMETER how;
+    char *base;
+    memset(&where, 0, sizeof where);
+    memset(&how, 0, sizeof how);
+    where.Alignment = alignment;
+    how.Type = MemExtendedParameterAddressRequirements;
+    how.Pointer = &where;
+    if (reserve == NULL || xa_find_map_view() == NULL) {
+        errno = XA_UNSUPPORTED;
+        return NULL;
+    }
+    base = reserve(
+        NULL, NULL, length, MEM_RESERVE | MEM_RESERVE_PLACEHOLDER, PAGE_NOACCESS, &how, 1);
+    if (base == NULL) errno = xa_errno_of(GetLastError());
+    return base;
+}
+
+/* Put a view at the start of a reserved range, which has `room` bytes. */
+static inline int xa_put_view(
+    HANDLE section, char *at, size_t room, xa_offset offset, size_t length, int writable
+) {
+    const DWORD protection = writable ? PAGE_READWRITE : PAGE_READONLY;
+    const size_t page = (size_t) xa_page_bytes(), whole = (length + page - 1) & ~(page - 1);
+    xa_map_view_t map = xa_find_map_view();
+    int failure;
+    if (map == NULL) return XA_UNSUPPORTED;
+    if (whole < room && !VirtualFree(at, whole, MEM_RELEASE | MEM_PRESERVE_PLACEHOLDER))
+        return xa_errno_of(GetLastError());
+    if (map(section, GetCurrentProcess(), at, (ULONG64) offset, length, MEM_REPLACE_PLACEHOLDER,
+            protection, NULL, 0))
+        return 0;
+    failure = xa_errno_of(GetLastError());
+    /* Systems differ in how they want the length of a view that ends within a page. */
+    if (whole != length
+        && map(section, GetCurrentProcess(), at, (ULONG64) offset, whole, MEM_REPLACE_PLACEHOLDER,
+               protection, NULL, 0))
+        return 0;
+    if (whole < room) (void) VirtualFree(at, room, MEM_RELEASE | MEM_COALESCE_PLACEHOLDERS);
+    return failure ? failure : EIO;
+}
+
+static inline int xa_show_file(char *window, size_t length, size_t *shown, size_t least, int fd,
+                               xa_offset offset, int writable) {
+    const size_t unit = (size_t) xa_map_bytes();
+    HANDLE file = xa_handle(fd), section;
+    int64_t present;
+    size_t there, whole;
+    int failure;
+    if (least <= *shown) return 0;
+    if (least > length || *shown & (unit - 1)) return EAGAIN;
+    failure = xa_length(fd, &present);
+    if (failure) return failure;
+    there = present > offset ? (size_t) (present - offset) : 0;
+    if (there > length) there = length;
+    if (there < least) return ENODATA;
+    whole = there & ~(unit - 1);
+    section = xa_section(file, writable);
+    if (section == NULL) return xa_errno_of(GetLastError());
+    if (whole > *shown) {
+        failure = xa_put_view(section, window + *shown, length - *shown, offset + (xa_offset) *shown,
+                              whole - *shown, writable);
+        if (failure == 0) *shown = whole;
+    }
+    if (failure == 0 && least > *shown) {
+        failure = xa_put_view(section, window + *shown, length - *shown, offset + (xa_offset) *shown,
+                              there - *shown, writable);
+        if (failure == 0) *shown = there;
+    }
+    (void) CloseHandle(section);
+    return failure;
+}
+
+static inline int xa_write_views(char *window, size_t length) {
+    MEMORY_BASIC_INFORMATION about;
+    char *at, *end;
+    for (at = window; at < window + length; at = end) {
+        end = xa_end_of_range(at, &about);
+        if (end == NULL) break;
+        if (about.State == MEM_COMMIT && about.Type == MEM_MAPPED && !FlushViewOfFile(at, 0))
+            return xa_errno_of(GetLastError());
+    }
+    return 0;
 }
 
 /* The system sets space in memory or its page file aside at once, for each of many small arrays. */

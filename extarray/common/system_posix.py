@@ -28,6 +28,7 @@ __all__ = [
     "EXCLUSIVE",
     "FREE",
     "HAS_RANGE_LOCKS",
+    "MAPS_FREELY",
     "NO_FOLLOW",
     "NO_WAIT",
     "RUNS_MPI",
@@ -117,6 +118,8 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
 
 #: Whether the core maps files into memory: the engine "mmap".
 CAN_MAP = True
+#: Whether a file that is mapped can be cut, replaced and removed like any other.
+MAPS_FREELY = True
 
 # -- disk space ----------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ __all__ = [
     "EXCLUSIVE",
     "FREE",
     "HAS_RANGE_LOCKS",
+    "MAPS_FREELY",
     "NO_FOLLOW",
     "NO_WAIT",
     "RUNS_MPI",
@@ -322,7 +323,11 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
 
 
 #: Whether the core maps files into memory: the engine "mmap".
-CAN_MAP = False
+CAN_MAP = all(
+    hasattr(ctypes.WinDLL("kernelbase"), name) for name in ("VirtualAlloc2", "MapViewOfFile3")
+)
+#: Whether a file that is mapped can be cut, replaced and removed like any other.
+MAPS_FREELY = False
 
 # -- disk space ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from extarray._core._transfers import drop_taken, quiet_number, return_taken, take_written
 from extarray.common.errors import CorruptError, storage_error
+from extarray.common.system import MAPS_FREELY
 from extarray.format._crc import crc32c
 from extarray.format.blocks import (
     BLOCK_BYTES,
@@ -384,7 +385,9 @@ class Committer:
             pair.frozen.seal()
         if not pair.state.sealed:
             end = pair.state.data_bytes
-            pair.data.truncate(end)  # drop what a failed growth may have left
+            if not self._drop_rest(end):
+                self._settle_unsealed()
+                return
             pair.data.write(encode_seal(pair.header.uuid), end)
             state = pair.state
             if pair.is_durable:
@@ -401,6 +404,27 @@ class Committer:
             )
             if pair.is_durable:
                 pair.metadata.datasync()
+
+    def _drop_rest(self, end: int) -> bool:
+        """Drop bytes that a growth may have left behind the chunks, and make room for the seal.
+
+        Return False if the file stays longer, since somebody has it mapped.
+        """
+        pair = self.pair
+        if not MAPS_FREELY:
+            if pair.data.length == end + SEAL_BYTES:
+                return True
+            pair.region = None  # views may still keep it
+        return pair.data.cut(end)
+
+    def _settle_unsealed(self) -> None:
+        """Leave the files as a writer would who ends where it has begun.
+
+        Everything is on the disk, so nobody has to doubt it, not even in a copy.
+        """
+        self.sync_data()
+        self.write_durable(BEGUN_SLOT, self.pair.state)
+        self.sync_state()
 
     # -- durability ------------------------------------------------------------------------------
 

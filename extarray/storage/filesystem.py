@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extarray._core._file import HAS_BARRIER, UNSUPPORTED, FileCore, file_system_of
+from extarray._core._mapping import write_views
 from extarray.common import system
 from extarray.common.arguments import check_choice
 from extarray.common.choices import ENGINES
@@ -114,6 +115,29 @@ class File(FileCore):
         """Return the result of `os.fstat`."""
         with self as fd:
             return os.fstat(fd)
+
+    def datasync(self) -> None:
+        """Bring the bytes to the disk, also those stored through mappings of this process."""
+        if not system.MAPS_FREELY:
+            with self as fd:
+                failure = write_views(fd)
+            if failure:
+                raise OSError(failure, os.strerror(failure))
+        super().datasync()
+
+    def cut(self, length: int) -> bool:
+        """Cut the file; where somebody has it mapped and keeps it long, zero the rest instead.
+
+        Return whether it was cut.
+        """
+        try:
+            self.truncate(length)
+        except OSError as error:
+            if system.MAPS_FREELY or error.errno != errno.EBUSY:
+                raise
+            self.erase(length, self.length)
+            return False
+        return True
 
     def sync_before(self, then: File) -> None:
         """Bring the bytes to the disk before what is written to a file, perhaps this one, later.
@@ -581,6 +605,8 @@ def choose_engine(asked: str, file: FileCore, writable: bool) -> str:
                 "engine='pread'"
             )
         return "pread"
+    if asked == "auto" and not system.MAPS_FREELY:
+        return "pread"  # others should not find that they cannot replace the file
     kind = file.file_system
     networked = kind in NETWORKED
     if asked == "mmap" and networked:

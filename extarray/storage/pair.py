@@ -315,8 +315,8 @@ class Pair(Present):
             self.region = Region.file(fd, length, writable, mapped, self.data.start)
 
     def cover(self, length: int) -> None:
-        """Map `length` bytes of ``.xta``, unless the region holds them."""
-        if self.region is None or not self.region.holds(length):
+        """Map `length` bytes of ``.xta``, unless the region shows them."""
+        if self.region is None or not self.region.shows_up_to(length):
             self.map(length)
 
     def check_length(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from extarray._core._file import UNSUPPORTED
 from extarray.common.errors import StorageError, storage_error
-from extarray.common.system import CAN_RESERVE
+from extarray.common.system import CAN_RESERVE, MAPS_FREELY
 from extarray.format.constants import BLOCK, SEAL_BYTES
 from extarray.grid.chunking import chunks_before
 from extarray.storage.filesystem import family
@@ -81,7 +81,7 @@ class Allocator:
                     pair.data.fill(fill, start, stop)
                 elif not sparse and not CAN_RESERVE:
                     pair.data.fill(bytes(BLOCK), start, stop)
-            if pair.region is not None and not pair.region.holds(new):
+            if pair.region is not None and not pair.region.shows_up_to(new):
                 if pair.held is not None:
                     pair.held.outgrown.append(pair.region)
                 pair.map(new)
@@ -120,10 +120,10 @@ class Allocator:
         with contextlib.suppress(OSError):
             length = pair.data.length  # keep what another program has cut off that way
             if length > old and not pair.state.sealed:
-                pair.data.truncate(old)  # later bytes must not come back
-                pair.data.truncate(min(length, end))
+                if pair.data.cut(old):  # later bytes must not come back
+                    pair.data.truncate(min(length, end))
             elif length > end:
-                pair.data.truncate(end)
+                pair.data.cut(end)
             self.length = min(length, end)
 
     def _has_room(self, stop: int) -> bool:
@@ -150,6 +150,8 @@ class Allocator:
         """Lengthen ``.xta`` by a hole; `ahead` makes it longer than asked, at no extra cost."""
         pair = self.pair
         least += SEAL_BYTES  # as in `_extend`
+        if not MAPS_FREELY:  # whoever has mapped the file may have kept it longer
+            self.length = max(self.length, pair.data.length)
         if least > self.length:
             length = least + min(least // 8, LONGEST_HOLE_AHEAD) if ahead else least
             try:

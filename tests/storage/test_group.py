@@ -21,6 +21,7 @@ from systems import needs_links, needs_replaced_open_files
 import extarray as xa
 from extarray._core._history import record_at
 from extarray.array import group
+from extarray.common.system import MAPS_FREELY
 from extarray.storage.filesystem import File
 
 
@@ -43,7 +44,8 @@ def facts(array):
     """Return everything that a rolled-back block must restore."""
     segments = [record_at(array.axial, s) for s in range(array.axial.segments)]
     found = [array.shape, array.grid, array.origin, segments, dict(array.attrs)]
-    if array.path is not None:
+    if array.path is not None and (MAPS_FREELY or array.info()["engine"] != "mmap"):
+        # Elsewhere a file that is mapped stays long.
         found.append(os.path.getsize(f"{array.path}.xta"))
     return found, array[...].tolist()
 

@@ -8,6 +8,7 @@ import signal
 
 import numpy as np
 import pytest
+from systems import cut_file, needs_signals
 
 import extarray as xa
 
@@ -25,7 +26,7 @@ def cut(path):
             array[...] = 1
         arrays.append(xa.open(path, mode, engine=engine))
         assert (arrays[0][...] == 1).all()
-        os.truncate(f"{path}.xta", CUT)
+        cut_file(f"{path}.xta", CUT)
         return arrays[0]
 
     yield opened
@@ -69,7 +70,7 @@ def test_a_reader_that_refreshes_finds_out(path, engine):
     array = xa.create(path, (4, 1024), "i4", chunks=(4, 1024))
     with xa.open(path, engine=engine) as reader:
         array.append(np.ones((4, 1024), "i4"))
-        os.truncate(f"{path}.xta", CUT)
+        cut_file(f"{path}.xta", CUT)
         with pytest.raises(xa.errors.TruncatedError):
             reader.refresh()
         assert reader.shape == (4, 1024)
@@ -106,7 +107,7 @@ def test_writers_find_out_before_they_grow_and_when_they_close(
         array.append(np.ones((1, 1024), "i4"))
     state = array._store.now.state
     length = state.data_bytes + 32 * state.sealed - lost
-    os.truncate(f"{path}.xta", length)
+    cut_file(f"{path}.xta", length)
     with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):
         CALLS[call](array)
     if call != "close":
@@ -120,7 +121,7 @@ def test_growth_into_what_was_cut_finds_out_before_it_looks_there(path, engine):
     array = xa.create(path, (6, 1024), "i4", chunks=(4, 512), engine=engine)
     array[...] = 1
     array.flush()
-    os.truncate(f"{path}.xta", CUT)
+    cut_file(f"{path}.xta", CUT)
     array.shrink(0, 1)
     for end in (lambda: array.extend(0, 1), array.close):
         with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):
@@ -139,6 +140,7 @@ array[1000, 1000]
 """
 
 
+@needs_signals
 def test_single_loads_through_a_mapping_meet_the_system_s_signal(forked, path):
     """Only another engine avoids the signal, as the documentation says."""
     status, *_ = forked.run(SIGNALLED, path)

@@ -10,6 +10,7 @@ import os
 import tempfile
 
 import extarray as xa
+from extarray.common.system import CAN_MAP, MAPS_FREELY
 
 __all__ = ["ENGINES", "FOLDER"]
 
@@ -25,5 +26,12 @@ def usual_engine(folder: str | None) -> str:
         return array.info()["engine"]
 
 
-IS_TRIED = FOLDER is not None or os.name == "nt"
-ENGINES = ["pread"] if IS_TRIED and usual_engine(FOLDER) == "pread" else ["mmap", "pread"]
+def can_map() -> bool:
+    """Tell whether writers may ask for the engine "mmap" there."""
+    if not CAN_MAP:
+        return False
+    # Where a mapping hinders others, the engine is there, but not the usual one.
+    return FOLDER is None or not MAPS_FREELY or usual_engine(FOLDER) == "mmap"
+
+
+ENGINES = ["mmap", "pread"] if can_map() else ["pread"]

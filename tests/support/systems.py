@@ -15,6 +15,7 @@ from extarray.storage.filesystem import File
 __all__ = [
     "IS_POSIX",
     "IS_ROOT",
+    "cut_file",
     "needs_advice",
     "needs_any_names",
     "needs_blocks",
@@ -46,6 +47,17 @@ needs_removed_working_folders = needs_posix("working folder that is removed")
 needs_any_names = needs_posix("names of files with any character")
 needs_modes = needs_posix("modes and owners of files")
 needs_advice = needs_posix("advice about an open file (posix_fadvise)")
+
+
+def cut_file(name: str, length: int) -> None:
+    """Cut a file as another program; skip the test where a mapped file is not cut (Windows)."""
+    try:
+        os.truncate(name, length)
+    except OSError:
+        if system.MAPS_FREELY:
+            raise
+    if not system.MAPS_FREELY and os.path.getsize(name) != length:
+        pytest.skip("Windows lets nobody cut a file that is mapped")
 
 
 @functools.cache
