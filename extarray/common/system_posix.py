@@ -42,6 +42,7 @@ __all__ = [
     "exchange",
     "file_size_limit",
     "free_bytes",
+    "has_parent",
     "is_foreign_link",
     "is_running",
     "is_same",
@@ -488,6 +489,11 @@ def is_running(pid: int) -> bool:
     except OSError:  # another user's
         pass
     return True
+
+
+def has_parent(pid: int) -> bool:
+    """Tell whether the process of a number, which has started this one, still runs."""
+    return os.getppid() == pid
 
 
 @contextlib.contextmanager

@@ -57,6 +57,7 @@ __all__ = [
     "exchange",
     "file_size_limit",
     "free_bytes",
+    "has_parent",
     "is_foreign_link",
     "is_running",
     "is_same",
@@ -146,6 +147,7 @@ _TEMPORARY = 0x100 | 0x04000000  # FILE_ATTRIBUTE_TEMPORARY, FILE_FLAG_DELETE_ON
 
 _ACCESS_DENIED, _SHARING_VIOLATION, _LOCK_VIOLATION, _IO_PENDING = 5, 32, 33, 997
 _HANDLE_EOF, _INVALID_PARAMETER, _MORE_DATA, _NOT_LOCKED, _MAPPED = 38, 87, 234, 158, 1224
+_MOST_CHARACTERS = 255  # of the name of a file
 _WAIT_TIMEOUT, _DISK_FULL, _ALLOCATION_INFO = 258, 112, 5
 # Another program has a file open for a moment.
 _PASSING = {_ACCESS_DENIED, _SHARING_VIOLATION, _LOCK_VIOLATION, _MAPPED}
@@ -177,7 +179,10 @@ def _opened(name: str, access: int, sharing: int, creation: int, attributes: int
     """Return a handle of a file."""
     handle = _create_file(name, access, sharing, None, creation, attributes, None)
     if handle == _NO_HANDLE:
-        raise _error(name)
+        error = _error(name)
+        if len(os.path.basename(name)) > _MOST_CHARACTERS:  # the system's own error is a vague one
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), name) from error
+        raise error
     return int(handle)
 
 
@@ -812,6 +817,14 @@ def is_running(pid: int) -> bool:
         return bool(_wait_for(process, 0) == _WAIT_TIMEOUT)
     finally:
         _close_handle(process)
+
+
+def has_parent(pid: int) -> bool:
+    """Tell whether the process of a number, which has started this one, still runs.
+
+    Another may lie between: in a virtual environment, Python starts the real Python.
+    """
+    return is_running(pid)
 
 
 @contextlib.contextmanager
