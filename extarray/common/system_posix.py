@@ -28,11 +28,13 @@ __all__ = [
     "EXCLUSIVE",
     "FREE",
     "HAS_RANGE_LOCKS",
+    "NARROW_NAMES",
     "NO_FOLLOW",
     "NO_WAIT",
     "RUNS_MPI",
     "SHARED",
     "SHARED_MEMORY",
+    "WHOLE_LOCKS_APART",
     "after_fork_in_child",
     "allocate",
     "boot_id",
@@ -205,6 +207,8 @@ FREE, SHARED, EXCLUSIVE = fcntl.F_UNLCK, fcntl.F_RDLCK, fcntl.F_WRLCK
 #: Whether a lock on a range of bytes can belong to an open file.  macOS has such locks as well, but
 #: its struct flock differs.
 HAS_RANGE_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+#: Whether locks on ranges and locks on whole files do not meet, on file systems of this host.
+WHOLE_LOCKS_APART = True
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
 _WHOLE = {FREE: fcntl.LOCK_UN, SHARED: fcntl.LOCK_SH, EXCLUSIVE: fcntl.LOCK_EX}
@@ -363,6 +367,10 @@ def _rename_call() -> Callable[[bytes, bytes, int], int] | None:
 def problem_of_name(name: str) -> str | None:
     """Return why no file or folder can have a name, without folders; None if one can."""
     return None
+
+
+#: Encoding of names for libraries that take no others; None: they take all names.
+NARROW_NAMES: str | None = None
 
 
 def long_name(name: str) -> str:

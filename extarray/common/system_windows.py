@@ -25,10 +25,10 @@ import stat
 import struct
 import tempfile
 import threading
-import time
 import uuid
 from ctypes import wintypes
 from functools import cache
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.file_names import problem_on_windows
@@ -43,11 +43,13 @@ __all__ = [
     "EXCLUSIVE",
     "FREE",
     "HAS_RANGE_LOCKS",
+    "NARROW_NAMES",
     "NO_FOLLOW",
     "NO_WAIT",
     "RUNS_MPI",
     "SHARED",
     "SHARED_MEMORY",
+    "WHOLE_LOCKS_APART",
     "after_fork_in_child",
     "allocate",
     "boot_id",
@@ -171,7 +173,7 @@ def _patiently(action: Callable[[], None]) -> None:
                 raise
         else:
             return
-        time.sleep(pause)
+        sleep(pause)
     action()
 
 
@@ -436,6 +438,8 @@ FREE, SHARED, EXCLUSIVE = 0, 1, 2
 
 #: Whether a lock on a range of bytes can belong to an open file.
 HAS_RANGE_LOCKS = True
+#: Whether locks on ranges and locks on whole files do not meet.
+WHOLE_LOCKS_APART = False
 
 _AT_ONCE = 0x1  # LOCKFILE_FAIL_IMMEDIATELY
 _KIND = {SHARED: 0, EXCLUSIVE: 0x2}
@@ -544,13 +548,13 @@ def lock_range(fd: int, kind: int, start: int, length: int, wait: bool = False) 
     if place[0] == place[1]:
         return
     for pause in _LOOKS:
-        time.sleep(pause)
+        sleep(pause)
         if _change(fd, kind, *place):
             return
     # Not LockFileEx without haste: meanwhile no other thread could read from the handle.
     nap = _LOOKS[-1]
     while wait:
-        time.sleep(nap)
+        sleep(nap)
         if _change(fd, kind, *place):
             return
         nap = min(2 * nap, _LONGEST_NAP)
@@ -562,7 +566,7 @@ def obstacle(fd: int, kind: int, start: int, length: int = 1) -> int:
     place = _place(start, length)
     found = FREE
     for pause in _LOOKS:
-        time.sleep(pause)
+        sleep(pause)
         with _locks_change:
             parts = _without(*place, _locks.get(fd, []))
             found = max((_obstacle(fd, kind, *part) for part in parts), default=FREE)
@@ -605,7 +609,7 @@ def lock_folder(name: str, follow: bool = True, wait: bool = False) -> int:
                 raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), name) from None
         else:
             return _descriptor(handle, os.O_RDONLY)
-        time.sleep(nap)
+        sleep(nap)
         nap = min(2 * nap, _LONGEST_NAP)
 
 
@@ -646,6 +650,10 @@ def problem_of_name(name: str) -> str | None:
 
 # A name of a file may have 259 characters, and that of a folder 247; temporary names add some.
 _SHORT = 230
+
+
+#: Encoding of names for libraries that take no others.
+NARROW_NAMES: str | None = "mbcs"
 
 
 def long_name(name: str) -> str:
