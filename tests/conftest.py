@@ -203,7 +203,7 @@ def pytest_runtest_call(item):
     """Skip a test that the system lacks something for."""
     try:
         return (yield)
-    except Exception as error:
+    except (Exception, pytest.fail.Exception) as error:
         if reason := lacking(error):
             pytest.skip(reason)
         raise
@@ -214,7 +214,7 @@ def pytest_fixture_setup(fixturedef, request):
     """Skip the tests of a fixture that the system lacks something for."""
     try:
         return (yield)
-    except Exception as error:
+    except (Exception, pytest.fail.Exception) as error:
         if reason := lacking(error):
             pytest.skip(reason)
         raise

@@ -1058,7 +1058,7 @@ def test_descriptors_whose_closing_fails_are_given_up(scene, monkeypatch, number
             array.close()
     assert array.closed
     for fd in fds:
-        with pytest.raises(OSError, match="[Bb]ad file descriptor"):
+        with pytest.raises(OSError, match=r"[Bb]ad file descriptor|WinError 6"):
             os.fstat(fd)
     with open(path.with_name("other"), "w+b") as first, open(first.name, "r+b") as second:
         assert {first.fileno(), second.fileno()} == set(fds)

@@ -59,8 +59,17 @@ def lacking(error: BaseException) -> str | None:
     This is the engine "mmap", the right to replace an open file, or a call of POSIX that the test
     itself makes: one by the package is a fault.
     """
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    return next(filter(None, map(_lacking, causes)), None)
+
+
+def _lacking(error: BaseException) -> str | None:
     if isinstance(error, AccessError) and "be renamed to" in str(error):
         return None if replaces_open_files() else _NO_REPLACING
+    if not IS_POSIX and isinstance(error, OSError) and str(error.filename).startswith("/proc/"):
+        return "Windows has no /proc"
     if not system.CAN_MAP and isinstance(error, ExtArrayError) and _ASKS_TO_MAP.search(str(error)):
         return _NO_MAPPINGS
     if not IS_POSIX and isinstance(error, AttributeError) and error.obj in (os, signal):
