@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from systems import needs_blocks
 
 import extarray as xa
 from extarray.common import system
@@ -97,6 +98,7 @@ def test_open_chunks_are_mapped_and_written_whole(file, tmp_path, shape, filled,
         assert np.array_equal(f["y"][...], a[3:, ::2])
 
 
+@needs_blocks
 def test_an_export_that_fails_gives_back_what_it_reserved(file, monkeypatch):
     h5py = pytest.importorskip("h5py")
     x = np.random.default_rng(0).random((256, 64, 64))
