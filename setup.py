@@ -9,12 +9,17 @@ EXTARRAY_SANITIZE=address,undefined
 """
 
 import os
+import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import Cython
 import numpy as np
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 DEBUG = os.environ.get("EXTARRAY_DEBUG", "0") not in ("", "0")
 SANITIZE = os.environ.get("EXTARRAY_SANITIZE", "")
@@ -105,4 +110,83 @@ if changed:
     build.mkdir(exist_ok=True)
     stamp.write_text(recipe)
 
-setup(ext_modules=modules, options={"build_ext": {"parallel": os.cpu_count()}})
+
+# The names that Zig gives 64-bit Windows, by Python's names.
+ZIG_TARGETS = {"win-amd64": "x86_64-windows-gnu", "win-arm64": "aarch64-windows-gnu"}
+
+
+class BuildModules(build_ext):
+    """Build with Zig's Clang, which pip brings, on Windows; with the usual compiler elsewhere.
+
+    MSVC lacks the builtins of GCC and Clang that the core uses; Zig has them, needs no Visual
+    Studio, and links the C library of Python (ucrt).  `.ci/check_cross.py` builds for other systems
+    with a class that derives from this one.
+    """
+
+    def build_extension(self, extension):
+        if sys.platform != "win32":
+            super().build_extension(extension)
+            return
+        platform = sysconfig.get_platform()
+        if platform not in ZIG_TARGETS:
+            raise SystemExit(
+                f"extarray needs a 64-bit Python on Windows, and this one is {platform}"
+            )
+        free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+        # The headers of Python cannot tell; see "Free-threaded" in CPython's guide to extensions.
+        options = ["-DPy_GIL_DISABLED=1"] if free_threaded else []
+        options += [f"-isystem{folder}" for folder in [*self.include_dirs, np.get_include()]]
+        name = f"python{sysconfig.get_config_var('py_version_nodot')}{'t' * free_threaded}.lib"
+        found = [
+            path for path in (Path(folder) / name for folder in self.library_dirs) if path.exists()
+        ]
+        if not found:
+            raise SystemExit(f"this Python has no {name} in {', '.join(self.library_dirs)}")
+        self.build_with_zig(extension, ZIG_TARGETS[platform], options, [str(found[0])])
+
+    def build_with_zig(self, extension, target, options, libraries):
+        """Build a module for a target, unless it is younger than its sources."""
+        output = Path(self.get_ext_fullpath(extension.name))
+        if not self.force and not newer_group(extension.sources + extension.depends, str(output)):
+            return
+        output.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(self.build_temp)
+        folder.mkdir(parents=True, exist_ok=True)
+        # The linker leaves a library of what the module exports beside its output.
+        linked = folder / f"{extension.name}.pyd"
+        options = [*extension.extra_compile_args, *options]
+        said = self.compile_and_link(
+            extension, target, options, [*extension.extra_link_args, *libraries], linked
+        )
+        print(said, end="", file=sys.stderr)
+        if not linked.exists():
+            raise SystemExit(f"{extension.name} cannot be built for {target}")
+        os.replace(linked, output)
+
+    @staticmethod
+    def compile_and_link(extension, target, options, linking, output):
+        """Compile a module, and link it unless `linking` is None; return what Zig says."""
+        compiled = output.with_suffix(".o")
+        compiling = [
+            f"-I{folder}" for folder in extension.include_dirs if folder != np.get_include()
+        ]
+        compiling += [f"-D{name}={value}" for name, value in extension.define_macros]
+        steps = [["-c", *options, *compiling, *extension.sources, "-o", str(compiled)]]
+        if linking is not None:
+            strip = [] if DEBUG or SANITIZE else ["-Wl,-s"]
+            steps.append(["-shared", *strip, str(compiled), *linking, "-o", str(output)])
+        said = ""
+        for step in steps:
+            command = [sys.executable, "-m", "ziglang", "cc", "-target", target, *step]
+            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+            said += done.stderr
+            if done.returncode:
+                return said or f"exit status {done.returncode}\n"
+        return said
+
+
+setup(
+    ext_modules=modules,
+    cmdclass={"build_ext": BuildModules},
+    options={"build_ext": {"parallel": os.cpu_count()}},
+)

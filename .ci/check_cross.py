@@ -32,7 +32,6 @@ from pathlib import Path
 import numpy as np
 import setuptools  # before distutils, which it brings with it
 from setuptools.command.bdist_wheel import bdist_wheel
-from setuptools.command.build_ext import build_ext
 
 from distutils.core import run_setup  # isort: skip
 
@@ -112,47 +111,35 @@ class Kit:
         (found,) = folder.iterdir()
         return found
 
-    def includes(self, target: Target) -> list[str]:
-        """Return flags that name the folders with headers of Python and NumPy."""
+    def options(self, target: Target) -> list[str]:
+        """Return the compiler's options; they name the headers of Python and NumPy."""
         places = [sysconfig.get_path("include"), sysconfig.get_path("platinclude")]
         if target.is_windows:
             places = [str(self.python / "include")]
         places.append(str(self.numpy[target.tags[0]]) if target.tags else np.get_include())
-        return [f"-isystem{place}" for place in places]
+        return [*target.flags, *(f"-isystem{place}" for place in places)]
 
-    def libraries(self, target: Target) -> list[str]:
-        """Return the libraries to link a module with."""
-        name = f"python{''.join(self.version)}.lib"
-        return [str(self.python / "libs" / name)] if target.is_windows else []
-
-
-def build(
-    kit: Kit, target: Target, extension: setuptools.Extension, output: Path, options: list[str]
-) -> str:
-    """Compile a module, and link it; return what the compiler or the linker says against it."""
-    cc = [sys.executable, "-m", "ziglang", "cc", "-target", target.name, *target.flags]
-    compiled = output.with_suffix(".o")
-    compiling = ["-c", *options, *WARNINGS, *kit.includes(target)]
-    compiling += [f"-I{place}" for place in extension.include_dirs if place != np.get_include()]
-    compiling += [f"-D{name}={value}" for name, value in extension.define_macros]
-    steps = [[*compiling, *extension.sources, "-o", str(compiled)]]
-    if target.linking is not None:
-        linking = ["-shared", "-Wl,-s", *target.linking, str(compiled), *kit.libraries(target)]
-        steps.append([*linking, "-o", str(output)])
-    for step in steps:
-        done = subprocess.run([*cc, *step], stderr=subprocess.PIPE, text=True, check=False)
-        if done.returncode or done.stderr:
-            return done.stderr or f"exit status {done.returncode}"
-    return ""
+    def linking(self, target: Target) -> list[str] | None:
+        """Return the linker's options and libraries; None: do not link."""
+        if target.linking is None or not target.is_windows:
+            return target.linking
+        return [*target.linking, str(self.python / "libs" / f"python{''.join(self.version)}.lib")]
 
 
 def check(kit: Kit) -> int:
     """Build every module for every target, and return an exit status."""
-    modules = run_setup("setup.py", stop_after="init").ext_modules
+    distribution = run_setup("setup.py", stop_after="init")
+    modules = distribution.ext_modules
+    build = distribution.cmdclass["build_ext"].compile_and_link
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = {
             (number, module.name): pool.submit(
-                build, kit, target, module, kit.folder / f"{module.name}.{number}.out", ["-O0"]
+                build,
+                module,
+                target.name,
+                ["-O0", *WARNINGS, *kit.options(target)],
+                kit.linking(target),
+                kit.folder / f"{module.name}.{number}.out",
             )
             for number, target in enumerate(TARGETS)
             for module in modules
@@ -173,24 +160,20 @@ def make_wheel(kit: Kit, folder: Path) -> int:
     target = next(t for t in TARGETS if t.is_windows)
     python, platform = f"cp{''.join(kit.version)}", target.tags[0]
 
-    class BuildForTarget(build_ext):
+    distribution = run_setup("setup.py", stop_after="config")
+
+    class BuildForTarget(distribution.cmdclass["build_ext"]):  # type: ignore[misc]
         def get_ext_filename(self, name: str) -> str:
             return os.path.join(*name.split(".")) + f".{python}-{platform}.pyd"
 
         def build_extension(self, extension: setuptools.Extension) -> None:
-            output = Path(self.get_ext_fullpath(extension.name))
-            output.parent.mkdir(parents=True, exist_ok=True)
-            said = build(kit, target, extension, output, extension.extra_compile_args)
-            for rest in (".o", ".lib"):  # the linker offers a library of what the module exports
-                output.with_suffix(rest).unlink(missing_ok=True)
-            if said:
-                raise SystemExit(f"{extension.name}:\n{said}")
+            options = [*WARNINGS, *kit.options(target)]
+            self.build_with_zig(extension, target.name, options, kit.linking(target))
 
     class WheelForTarget(bdist_wheel):
         def get_tag(self) -> tuple[str, str, str]:
             return python, python, platform
 
-    distribution = run_setup("setup.py", stop_after="config")
     distribution.cmdclass |= {"build_ext": BuildForTarget, "bdist_wheel": WheelForTarget}
     distribution.get_option_dict("build")["build_base"] = ("here", str(kit.folder / "build"))
     distribution.get_option_dict("bdist_wheel")["dist_dir"] = ("here", str(folder.resolve()))

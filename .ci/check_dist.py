@@ -34,7 +34,7 @@ def main(source, *dists):
     modules = {n.removesuffix(".pyx") for n in package if n.endswith(".pyx")}
     compiled = {n.partition(".")[0] for n in wheel if n.endswith(".so")}
     top = {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "setup.py"}
-    top |= {"CITATION.cff", ".github/SECURITY.md", ".ci/test_core.sh"}
+    top |= {"CITATION.cff", ".github/SECURITY.md", ".ci/test_core.py"}
     suite, benchmarks, pages = (
         {str(p.relative_to(source)) for p in (source / folder).rglob("*") if p.is_file()}
         for folder in ("tests", "benchmarks", "docs/format")

@@ -449,7 +449,8 @@ def main(arguments: list[str] | None = None) -> None:
             for name in names:
                 results[name].append(apart(acquire, name, job))
                 shutil.rmtree(job.folder, ignore_errors=True)
-                os.sync()
+                if hasattr(os, "sync"):  # not on Windows
+                    os.sync()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{job.n} frames of {job.frame} uint16, one at a time; {load()}; {versions(*PACKAGES)}\n")

@@ -67,7 +67,8 @@ def versions(*names: str) -> str:
 
 def load() -> str:
     """Return the machine's load: figures mean little without it."""
-    return f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}"
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return f"{os.cpu_count()} processors, load {load}"
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:

@@ -27,6 +27,7 @@ from mpirun import Teams
 from peaks import FREED_AT_ONCE
 from scratch import MEMORY, new_folder
 from surroundings import Folder, one_at_a_time, shares_little, shares_memory, shed
+from systems import lacking, lacking_elsewhere
 
 # Before anything starts, even processes of pytest-xdist.
 shed(os.environ)
@@ -198,6 +199,28 @@ def pytest_runtest_protocol(item, nextitem):
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip a test that the system lacks something for."""
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception) as error:
+        if reason := lacking(error):
+            pytest.skip(reason)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """Skip the tests of a fixture that the system lacks something for."""
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception) as error:
+        if reason := lacking(error):
+            pytest.skip(reason)
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Keep collected tests out of garbage collections, which would go through all of them."""
     gc.disable()
@@ -300,6 +323,8 @@ class Script:
             timeout=timeout,
             check=False,
         )
+        if done.returncode and (reason := lacking_elsewhere(done.stderr)):
+            pytest.skip(reason)
         assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 

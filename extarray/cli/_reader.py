@@ -24,6 +24,7 @@ from extarray.cli._checks import Checker, CheckError
 from extarray.cli._output import print_json
 from extarray.common.errors import ExtArrayError
 from extarray.common.limits import limits
+from extarray.common.system import has_parent
 
 __all__ = ["Reader", "main"]
 
@@ -192,7 +193,7 @@ def _read_along(
                 break
             if not a.refresh():
                 time.sleep(_IDLE)
-            if os.getppid() != parent:
+            if not has_parent(parent):
                 raise CheckError("the writer has exited")
             if time.monotonic() > deadline:
                 raise CheckError(f"the array was not complete after {limit:g} s: shape {a.shape}")

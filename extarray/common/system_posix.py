@@ -29,11 +29,13 @@ __all__ = [
     "FREE",
     "HAS_RANGE_LOCKS",
     "MAPS_FREELY",
+    "NARROW_NAMES",
     "NO_FOLLOW",
     "NO_WAIT",
     "RUNS_MPI",
     "SHARED",
     "SHARED_MEMORY",
+    "WHOLE_LOCKS_APART",
     "after_fork_in_child",
     "allocate",
     "boot_id",
@@ -43,6 +45,7 @@ __all__ = [
     "exchange",
     "file_size_limit",
     "free_bytes",
+    "has_parent",
     "is_foreign_link",
     "is_running",
     "is_same",
@@ -207,6 +210,8 @@ FREE, SHARED, EXCLUSIVE = fcntl.F_UNLCK, fcntl.F_RDLCK, fcntl.F_WRLCK
 #: Whether a lock on a range of bytes can belong to an open file.  macOS has such locks as well, but
 #: its struct flock differs.
 HAS_RANGE_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+#: Whether locks on ranges and locks on whole files do not meet, on file systems of this host.
+WHOLE_LOCKS_APART = True
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid
 _WHOLE = {FREE: fcntl.LOCK_UN, SHARED: fcntl.LOCK_SH, EXCLUSIVE: fcntl.LOCK_EX}
@@ -367,6 +372,10 @@ def problem_of_name(name: str) -> str | None:
     return None
 
 
+#: Encoding of names for libraries that take no others; None: they take all names.
+NARROW_NAMES: str | None = None
+
+
 def long_name(name: str) -> str:
     """Return an absolute name in the form in which it may be long."""
     return name
@@ -491,6 +500,11 @@ def is_running(pid: int) -> bool:
     except OSError:  # another user's
         pass
     return True
+
+
+def has_parent(pid: int) -> bool:
+    """Tell whether the process of a number, which has started this one, still runs."""
+    return os.getppid() == pid
 
 
 @contextlib.contextmanager

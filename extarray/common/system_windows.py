@@ -25,10 +25,10 @@ import stat
 import struct
 import tempfile
 import threading
-import time
 import uuid
 from ctypes import wintypes
 from functools import cache
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.file_names import problem_on_windows
@@ -44,11 +44,13 @@ __all__ = [
     "FREE",
     "HAS_RANGE_LOCKS",
     "MAPS_FREELY",
+    "NARROW_NAMES",
     "NO_FOLLOW",
     "NO_WAIT",
     "RUNS_MPI",
     "SHARED",
     "SHARED_MEMORY",
+    "WHOLE_LOCKS_APART",
     "after_fork_in_child",
     "allocate",
     "boot_id",
@@ -58,6 +60,7 @@ __all__ = [
     "exchange",
     "file_size_limit",
     "free_bytes",
+    "has_parent",
     "is_foreign_link",
     "is_running",
     "is_same",
@@ -147,6 +150,7 @@ _TEMPORARY = 0x100 | 0x04000000  # FILE_ATTRIBUTE_TEMPORARY, FILE_FLAG_DELETE_ON
 
 _ACCESS_DENIED, _SHARING_VIOLATION, _LOCK_VIOLATION, _IO_PENDING = 5, 32, 33, 997
 _HANDLE_EOF, _INVALID_PARAMETER, _MORE_DATA, _NOT_LOCKED, _MAPPED = 38, 87, 234, 158, 1224
+_MOST_CHARACTERS = 255  # of the name of a file
 _WAIT_TIMEOUT, _DISK_FULL, _ALLOCATION_INFO = 258, 112, 5
 # Another program has a file open for a moment.
 _PASSING = {_ACCESS_DENIED, _SHARING_VIOLATION, _LOCK_VIOLATION, _MAPPED}
@@ -170,7 +174,7 @@ def _patiently(action: Callable[[], None]) -> None:
                 raise
         else:
             return
-        time.sleep(pause)
+        sleep(pause)
     action()
 
 
@@ -178,7 +182,10 @@ def _opened(name: str, access: int, sharing: int, creation: int, attributes: int
     """Return a handle of a file."""
     handle = _create_file(name, access, sharing, None, creation, attributes, None)
     if handle == _NO_HANDLE:
-        raise _error(name)
+        error = _error(name)
+        if len(os.path.basename(name)) > _MOST_CHARACTERS:  # the system's own error is a vague one
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), name) from error
+        raise error
     return int(handle)
 
 
@@ -436,6 +443,8 @@ FREE, SHARED, EXCLUSIVE = 0, 1, 2
 
 #: Whether a lock on a range of bytes can belong to an open file.
 HAS_RANGE_LOCKS = True
+#: Whether locks on ranges and locks on whole files do not meet.
+WHOLE_LOCKS_APART = False
 
 _AT_ONCE = 0x1  # LOCKFILE_FAIL_IMMEDIATELY
 _KIND = {SHARED: 0, EXCLUSIVE: 0x2}
@@ -544,13 +553,13 @@ def lock_range(fd: int, kind: int, start: int, length: int, wait: bool = False) 
     if place[0] == place[1]:
         return
     for pause in _LOOKS:
-        time.sleep(pause)
+        sleep(pause)
         if _change(fd, kind, *place):
             return
     # Not LockFileEx without haste: meanwhile no other thread could read from the handle.
     nap = _LOOKS[-1]
     while wait:
-        time.sleep(nap)
+        sleep(nap)
         if _change(fd, kind, *place):
             return
         nap = min(2 * nap, _LONGEST_NAP)
@@ -562,7 +571,7 @@ def obstacle(fd: int, kind: int, start: int, length: int = 1) -> int:
     place = _place(start, length)
     found = FREE
     for pause in _LOOKS:
-        time.sleep(pause)
+        sleep(pause)
         with _locks_change:
             parts = _without(*place, _locks.get(fd, []))
             found = max((_obstacle(fd, kind, *part) for part in parts), default=FREE)
@@ -605,7 +614,7 @@ def lock_folder(name: str, follow: bool = True, wait: bool = False) -> int:
                 raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), name) from None
         else:
             return _descriptor(handle, os.O_RDONLY)
-        time.sleep(nap)
+        sleep(nap)
         nap = min(2 * nap, _LONGEST_NAP)
 
 
@@ -646,6 +655,10 @@ def problem_of_name(name: str) -> str | None:
 
 # A name of a file may have 259 characters, and that of a folder 247; temporary names add some.
 _SHORT = 230
+
+
+#: Encoding of names for libraries that take no others.
+NARROW_NAMES: str | None = "mbcs"
 
 
 def long_name(name: str) -> str:
@@ -817,6 +830,14 @@ def is_running(pid: int) -> bool:
         return bool(_wait_for(process, 0) == _WAIT_TIMEOUT)
     finally:
         _close_handle(process)
+
+
+def has_parent(pid: int) -> bool:
+    """Tell whether the process of a number, which has started this one, still runs.
+
+    Another may lie between: in a virtual environment, Python starts the real Python.
+    """
+    return is_running(pid)
 
 
 @contextlib.contextmanager

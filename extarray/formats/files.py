@@ -45,7 +45,7 @@ from extarray.common.system import (
     write_at,
 )
 from extarray.storage.filesystem import File, family, replaced_name, walk_folders
-from extarray.storage.lock import begin_replacing
+from extarray.storage.lock import begin_replacing, meets_whole_locks
 from extarray.storage.names import making_file
 
 if TYPE_CHECKING:
@@ -495,7 +495,7 @@ def _kept_from_others(where: str) -> Iterator[File]:
         while True:
             file = File.open(where, os.O_RDWR | NO_WAIT)
             try:
-                has = _shared(file) and (file.is_networked or begin_replacing(file))
+                has = _shared(file) and (meets_whole_locks(file) or begin_replacing(file))
                 is_there = file.is_at(where)
             except BaseException:
                 file.close()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.array.folders import Group
+from extarray.common import system
 from extarray.common.arguments import check_choice, check_flag
 from extarray.common.config import config
 from extarray.common.errors import (
@@ -338,6 +339,25 @@ def to_netcdf(
     )
 
 
+def _encoding(name: str, told: str) -> dict[str, str]:
+    """Return the option of netCDF4 that tells its library which file has a name.
+
+    On Windows, the library takes UTF-8 for the system's code page, and would use another file.
+    Errors tell the name that the user knows.
+    """
+    code = system.NARROW_NAMES
+    if code is None or name.isascii():
+        return {}
+    try:
+        name.encode(code)
+    except UnicodeEncodeError as error:
+        raise ArgumentError(
+            f"netCDF4 cannot use {told!r} on this system: its code page lacks "
+            f"{error.object[error.start]!r}; rename the file or its folder"
+        ) from None
+    return {"encoding": code}
+
+
 @contextlib.contextmanager
 def opened(file: Any, mode: str, **options: Any) -> Iterator[Any]:
     """Open a netCDF4 dataset, group or variable, or yield the one that the user has open."""
@@ -349,7 +369,7 @@ def opened(file: Any, mode: str, **options: Any) -> Iterator[Any]:
     with of_library(where, _TITLE):
         if mode != "w":
             os.stat(where)  # raises the error of the system
-        dataset = nc.Dataset(where, mode, **options)
+        dataset = nc.Dataset(where, mode, **options, **_encoding(where, where))
     try:
         yield dataset
     except BaseException:
@@ -568,7 +588,7 @@ def _sink(
 def _written(fresh: str, where: str, mode: str, model: str) -> Iterator[tuple[Any, Room]]:
     """Open a private file for writing, and allocate its space."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
-    own = {"format": model} if mode == "w" else {}
+    own = _encoding(fresh, where) | ({"format": model} if mode == "w" else {})
     with written(
         fresh,
         where,
@@ -864,7 +884,7 @@ def _remade_here(
             to_disk(fresh)
     with of_library(where, _TITLE):
         root.close()
-        found = nc.Dataset(where, "r+")
+        found = nc.Dataset(where, "r+", **_encoding(where, where))
     if isinstance(file, nc.Variable):
         edit.file = find(found, path_of(variable), where)
     else:

@@ -35,6 +35,7 @@ from extarray.common.system import (
     FREE,
     GONE,
     SHARED,
+    WHOLE_LOCKS_APART,
     is_running,
     lock_range,
     lock_whole,
@@ -79,6 +80,7 @@ __all__ = [
     "is_alive",
     "is_held",
     "join",
+    "meets_whole_locks",
     "note_holder",
     "own_host",
     "release",
@@ -267,6 +269,14 @@ def begin_replacing(file: FileCore) -> bool:
         if error.errno in _NO_LOCKS:
             return True
         raise
+
+
+def meets_whole_locks(file: FileCore) -> bool:
+    """Tell whether locks on ranges exclude those that libraries set on a whole file.
+
+    Network file systems make locks on ranges of the others, and Windows has one kind.
+    """
+    return file.is_networked or not WHOLE_LOCKS_APART
 
 
 def release(file: FileCore) -> None:

@@ -487,7 +487,7 @@ def making_file(name: str, overwrite: bool) -> Iterator[File]:
     fresh = random_name(name)
     file = create_beside(fresh, name)
     try:
-        if lock.can_tell() and not file.is_networked:  # elsewhere libraries may want that lock
+        if lock.can_tell() and not lock.meets_whole_locks(file):  # libraries may want those
             lock.claim(file, is_made=True)
         yield file
         publish(fresh, name, overwrite)
@@ -732,7 +732,7 @@ def _is_abandoned(name: str, file: File) -> bool:
                 return _is_unlocked(metadata, _IN_THE_MAKING)
         # Complete data may just have got this name, before their metadata, which has another.
         return time.time() - max(about.st_mtime, about.st_ctime) >= _IN_THE_MAKING
-    is_told = suffix == METADATA or not file.is_networked
+    is_told = suffix == METADATA or not lock.meets_whole_locks(file)
     return _is_unlocked(file, _IN_THE_MAKING if is_told else _LONGEST_PAUSE, is_told)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-import h5py
 import numpy as np
 import pytest
-import zarr
 
 import extarray as xa
 from extarray.array import filling
 from extarray.common.limits import limits
 from extarray.errors import ArgumentError, ArgumentTypeError, DTypeError
 from extarray.maintenance.execute import Mover
+
+h5py, zarr = map(pytest.importorskip, ("h5py", "zarr"))
 
 X = np.arange(24 * 32, dtype="f4").reshape(24, 32)
 

@@ -340,8 +340,9 @@ def test_an_array_that_was_moved(disk, monkeypatch, other):
                 writer.append([[1, 2]])
             sleep(0)
 
-        monkeypatch.setattr(growth.time, "sleep", nap)
-        assert_same(next(reader.follow())[1], np.array([[1, 2]], "i4"))
+        with monkeypatch.context() as patch:
+            patch.setattr(growth.time, "sleep", nap)
+            assert_same(next(reader.follow())[1], np.array([[1, 2]], "i4"))
         writer.close()
         for suffix in (".xmd", ".xta"):
             os.replace(f"{path}-moved{suffix}", f"{path}{suffix}")

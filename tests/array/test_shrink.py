@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import sample
 from strategies import built, cases, sides
+from systems import needs_reports_of_holes
 
 import extarray as xa
 from extarray._core._mapping import Counter
@@ -166,6 +167,7 @@ def test_small_chunks_give_whole_pages_back(place, engine, chunk):
         assert disk_bytes(array) <= 6 * 8 * chunk + 3 * 4096
 
 
+@needs_reports_of_holes
 def test_small_chunks_between_others_are_not_looked_at_one_by_one(disk, monkeypatch):
     looked_at = []
     look = resizing._with_unneeded

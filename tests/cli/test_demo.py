@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -94,6 +93,7 @@ class TestMainJob:
             path = scenes.default_path()
         except MissingExtraError:
             pytest.skip("needs the scene in the package tensorly")
+        resource = pytest.importorskip("resource")
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [sys.executable, "-W", "error", "-m", "extarray", "demo", "--limit", "240"],

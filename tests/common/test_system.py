@@ -35,6 +35,18 @@ def test_programs_that_are_started_inherit_no_open_file(tmp_path):
             os.close(each)
 
 
+# -- processes -----------------------------------------------------------------------------------
+
+
+def test_a_process_knows_whether_the_one_that_started_it_runs(script):
+    code = (
+        "import sys; from extarray.common import system; print(system.has_parent(int(sys.argv[1])))"
+    )
+    gone = script("import os; print(os.getpid())")
+    assert script(code, os.getpid()).split() == ["True"]
+    assert script(code, gone.strip()).split() == ["False"]
+
+
 # -- Ctrl-C --------------------------------------------------------------------------------------
 
 

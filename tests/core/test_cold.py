@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import resource
 import sys
 from pathlib import Path
 
@@ -112,6 +111,7 @@ def test_pages_of_small_boxes_are_asked_for_together(tmp_path, model):
     forget(tmp_path / "a.xta")
     with xa.open(tmp_path / "a", engine="mmap") as array:
         array[0, 0, 0]
+        resource = pytest.importorskip("resource")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
         for i in range(4, 180, 40):
             array[i : i + 10, 70:80, 100:110]

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import preload
 import pytest
+from systems import needs_blocks, needs_links
 
 import extarray as xa
 
@@ -484,6 +485,7 @@ def test_a_virtual_dataset_is_written_where_its_elements_are(file, tmp_path):
         assert f["level"][2, 3] == 70
 
 
+@needs_links
 def test_a_link_to_a_file_stays_one(file, tmp_path):
     filled(file)
     link = tmp_path / "link"
@@ -494,6 +496,7 @@ def test_a_link_to_a_file_stays_one(file, tmp_path):
         assert sorted(f) == ["keep", "level", "new"]
 
 
+@needs_blocks
 def test_holes_of_a_file_stay_holes(file):
     """The changed copy takes no more space than the file."""
     space = h5py.h5p.create(h5py.h5p.DATASET_CREATE)

@@ -8,8 +8,11 @@ import sys
 
 import numpy as np
 import pytest
+from systems import needs_blocks
 
 import extarray as xa
+from extarray.common import system
+from extarray.errors import ArgumentError
 from extarray.formats import transfer
 
 
@@ -95,6 +98,7 @@ def test_open_chunks_are_mapped_and_written_whole(file, tmp_path, shape, filled,
         assert np.array_equal(f["y"][...], a[3:, ::2])
 
 
+@needs_blocks
 def test_an_export_that_fails_gives_back_what_it_reserved(file, monkeypatch):
     h5py = pytest.importorskip("h5py")
     x = np.random.default_rng(0).random((256, 64, 64))
@@ -340,6 +344,24 @@ def test_labels_that_are_characters(file):
         d.createVariable("v", "f4", ("x",)).coordinates = "name"
         d.createVariable("name", "S1", ("x", "letters"))[:] = [[*"abc"], [*"de"] + [b""]]
     assert xa.from_netcdf(file, "v").attrs["coords"]["name"]["data"].tolist() == [b"abc", b"de"]
+
+
+def test_a_name_that_the_library_of_netcdf_cannot_take(tmp_path, monkeypatch):
+    """On Windows, the library would use a file of another name."""
+    pytest.importorskip("netCDF4")
+    a = xa.from_array(np.arange(3))
+    monkeypatch.setattr(system, "NARROW_NAMES", "utf-8")
+    xa.to_netcdf(a, tmp_path / "été.nc", "v")
+    assert xa.from_netcdf(tmp_path / "été.nc", "v")[...].tolist() == [0, 1, 2]
+    monkeypatch.setattr(system, "NARROW_NAMES", "ascii")
+    for call in (
+        lambda: xa.from_netcdf(tmp_path / "été.nc", "v"),
+        lambda: xa.to_netcdf(a, tmp_path / "été.nc", "w"),
+        lambda: xa.to_netcdf(a, tmp_path / "né.nc", "v"),
+    ):
+        with pytest.raises(ArgumentError, match=r"é\w*\.nc' .*code page lacks 'é'"):
+            call()
+    assert os.listdir(tmp_path) == ["été.nc"]
 
 
 # -- formats of other packages -------------------------------------------------------------------

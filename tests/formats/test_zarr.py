@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import warnings
 
 import numpy as np
@@ -61,6 +60,7 @@ def test_chunks_that_were_never_written(store, form, fill):
 def test_a_chunk_that_the_disk_takes_in_part_is_an_error(store):
     """One call may write less than asked, and report that only by its result."""
     a = xa.from_array(np.ones((64, 512)), chunks=(64, 512))
+    resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))

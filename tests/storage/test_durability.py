@@ -8,6 +8,7 @@ import stat
 
 import numpy as np
 import pytest
+from systems import needs_posix
 
 import extarray as xa
 from extarray.format.constants import BLOCK
@@ -274,6 +275,7 @@ def test_a_folder_that_cannot_be_synchronized(path, monkeypatch):
         array.flush()
 
 
+@needs_posix("call that brings the names in a folder to the disk")
 @pytest.mark.parametrize("options", [{}, {"durability": "commit"}, {"share": True}], ids=str)
 def test_the_names_are_on_the_disk_with_the_first_flush_of_any_writer(path, options, monkeypatch):
     """This holds even if another writer made the array and never flushed."""

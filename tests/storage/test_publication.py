@@ -26,7 +26,7 @@ from systems import (
 
 import extarray as xa
 from extarray.common import system
-from extarray.storage import file_store, filesystem
+from extarray.storage import file_store, filesystem, lock
 from extarray.storage import names as names_module
 
 SUFFIXES = (".xmd", ".xta")
@@ -471,3 +471,13 @@ def test_what_replaces_an_array_can_be_opened_whatever_becomes_of_later_commits(
     Path(f"{path}.xta").write_bytes(principal)
     with pytest.warns(xa.errors.RecoveryWarning), xa.open(path) as array:
         assert (array[...] == VALUES + 1).all()
+
+
+def test_a_library_may_lock_the_file_that_it_writes(tmp_path, monkeypatch):
+    """HDF5 locks a whole file, which excludes our locks where the system has one kind."""
+    for apart in (True, False):
+        monkeypatch.setattr(lock, "WHOLE_LOCKS_APART", apart)
+        with names_module.making_file(str(tmp_path / f"{apart}"), False) as file:
+            other = filesystem.File.open(file.name, os.O_RDWR)
+            assert lock.is_held(other) is (apart and lock.can_tell())
+            other.close()

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+import signal
 import tempfile
+import types
 from pathlib import Path
 
 import pytest
 
 from extarray.common import system
+from extarray.errors import AccessError, ExtArrayError
 from extarray.storage.filesystem import File
 
 __all__ = [
     "IS_POSIX",
     "IS_ROOT",
     "cut_file",
+    "lacking",
+    "lacking_elsewhere",
     "needs_advice",
     "needs_any_names",
     "needs_blocks",
@@ -38,6 +44,53 @@ IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 def needs_posix(what: str) -> pytest.MarkDecorator:
     """Return a mark for a test that needs a call, a file or a rule of POSIX."""
     return pytest.mark.skipif(not IS_POSIX, reason=f"Windows has no {what}")
+
+
+_TESTS = Path(__file__).parents[1]
+_NO_MAPPINGS = "engine 'mmap' does not exist on this system"
+_NO_REPLACING = "an open file cannot be replaced here (no POSIX rename)"
+# Views of chunks are mappings, whatever the engine.
+_ASKS_TO_MAP = re.compile(f"{_NO_MAPPINGS}|cannot map ")
+_MISSING_CALL = re.compile(r"AttributeError: module '(os|signal)' has no attribute '(\w+)'\s*$")
+
+
+def lacking(error: BaseException) -> str | None:
+    """Return what the system lacks if a test ended by an error for want of it; None if it did not.
+
+    This is the engine "mmap", the right to replace an open file, or a call of POSIX that the test
+    itself makes: one by the package is a fault.
+    """
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
+    return next(filter(None, map(_lacking, causes)), None)
+
+
+def _lacking(error: BaseException) -> str | None:
+    if isinstance(error, AccessError) and "be renamed to" in str(error):
+        return None if replaces_open_files() else _NO_REPLACING
+    if not IS_POSIX and isinstance(error, OSError) and str(error.filename).startswith("/proc/"):
+        return "Windows has no /proc"
+    if not system.CAN_MAP and isinstance(error, ExtArrayError) and _ASKS_TO_MAP.search(str(error)):
+        return _NO_MAPPINGS
+    if not IS_POSIX and isinstance(error, AttributeError) and error.obj in (os, signal):
+        assert isinstance(error.obj, types.ModuleType)
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        if place is not None and _TESTS in Path(place.tb_frame.f_code.co_filename).parents:
+            return f"Windows has no {error.obj.__name__}.{error.name}"
+    return None
+
+
+def lacking_elsewhere(said: str) -> str | None:
+    """Return what the system lacks if a process of a test ended for want of it, by what it said."""
+    if not system.CAN_MAP and _ASKS_TO_MAP.search(said):
+        return _NO_MAPPINGS
+    found = None if IS_POSIX else _MISSING_CALL.search(said)
+    if found and said.rpartition('  File "')[2].startswith("<string>"):
+        return f"Windows has no {found[1]}.{found[2]}"
+    return None
 
 
 needs_fork = needs_posix("fork")
@@ -101,9 +154,7 @@ def makes_links() -> bool:
         return os.path.islink(os.path.join(folder, "link"))
 
 
-needs_replaced_open_files = pytest.mark.skipif(
-    not replaces_open_files(), reason="an open file cannot be replaced here (no POSIX rename)"
-)
+needs_replaced_open_files = pytest.mark.skipif(not replaces_open_files(), reason=_NO_REPLACING)
 needs_reports_of_holes = pytest.mark.skipif(
     not reports_holes(), reason="this file system does not tell holes"
 )

@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import re
-import resource
 import signal
 import socket
 import stat
@@ -183,6 +182,7 @@ def test_strangers_shut_nobody_out(array):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of another process, and its list")
 def test_where_descriptors_run_out_strangers_go(array):
+    resource = pytest.importorskip("resource")
     # Other things than connections may need descriptors, too.
     with Server(array, "--no-browser") as server, contextlib.ExitStack() as stack:
         assert b"scene" in ask(server.url, "arrays")
