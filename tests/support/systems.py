@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from extarray.common import system
-from extarray.errors import AccessError, ExtArrayError
+from extarray.errors import AccessError
 from extarray.storage.filesystem import File
 
 __all__ = [
@@ -47,21 +47,19 @@ def needs_posix(what: str) -> pytest.MarkDecorator:
 
 
 _TESTS = Path(__file__).parents[1]
-_NO_MAPPINGS = "engine 'mmap' does not exist on this system"
 _NO_REPLACING = "an open file cannot be replaced here (no POSIX rename)"
-# Views of chunks are mappings, whatever the engine.
-_ASKS_TO_MAP = re.compile(f"{_NO_MAPPINGS}|cannot map ")
+
 _MISSING_CALL = re.compile(r"AttributeError: module '(os|signal)' has no attribute '(\w+)'\s*$")
 
 
 def lacking(error: BaseException) -> str | None:
     """Return what the system lacks if a test ended by an error for want of it; None if it did not.
 
-    This is the engine "mmap", the right to replace an open file, or a call of POSIX that the test
-    itself makes: one by the package is a fault.
+    This is the right to replace an open file, or a call of POSIX that the test itself makes: one by
+    the package is a fault.
     """
     causes = [error]
-    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+    while (cause := causes[-1].__cause__) is not None:
         causes.append(cause)
     return next(filter(None, map(_lacking, causes)), None)
 
@@ -71,8 +69,6 @@ def _lacking(error: BaseException) -> str | None:
         return None if replaces_open_files() else _NO_REPLACING
     if not IS_POSIX and isinstance(error, OSError) and str(error.filename).startswith("/proc/"):
         return "Windows has no /proc"
-    if not system.CAN_MAP and isinstance(error, ExtArrayError) and _ASKS_TO_MAP.search(str(error)):
-        return _NO_MAPPINGS
     if not IS_POSIX and isinstance(error, AttributeError) and error.obj in (os, signal):
         assert isinstance(error.obj, types.ModuleType)
         place = error.__traceback__
@@ -85,8 +81,6 @@ def _lacking(error: BaseException) -> str | None:
 
 def lacking_elsewhere(said: str) -> str | None:
     """Return what the system lacks if a process of a test ended for want of it, by what it said."""
-    if not system.CAN_MAP and _ASKS_TO_MAP.search(said):
-        return _NO_MAPPINGS
     found = None if IS_POSIX else _MISSING_CALL.search(said)
     if found and said.rpartition('  File "')[2].startswith("<string>"):
         return f"Windows has no {found[1]}.{found[2]}"
