@@ -270,8 +270,10 @@ def _encode_round(
 ) -> NDArray[np.int64] | None:
     """Take chunks from the address `first` on, and encode those that are chosen.
 
-    Return the taken ones; None during a write.
+    Return the taken ones; None during a write, or while ranks freeze.
     """
+    if frozen.ranks_freeze and hands is _OWN:
+        return None
     core: Any = array
     now, size = array._store.now, array.chunk_bytes
     renewals = frozen.renewals

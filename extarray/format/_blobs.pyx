@@ -137,6 +137,8 @@ cdef class BlobReader:
         if len(sides) > CUT_AXES:
             return False
         set_cut(&cut, sides, steps)
+        if self.chunk_bytes > MOST_BYTES:
+            return False
         if bytes_of(&cut, self.itemsize) != self.chunk_bytes:
             raise ValueError(f"sides {sides} are not those of a chunk of {self.chunk_bytes} bytes")
         most = blocks_of(&cut)

@@ -562,8 +562,8 @@ class ParallelArray(ParallelIO):
                     give_back_freed(self)  # rather than freeze it
                     step.numbers[0] = int(has_left(self))
             if step.numbers[0]:
-                hand = Hand(self._agreement, self._pair.now)
                 with self._agreement.step():
+                    hand = Hand(self._agreement, self._pair.now)
                     hand.open()
         except (ExtArrayError, OSError, MemoryError):
             if hand is not None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from extarray.array.facts import Stored
     from extarray.mpi.runtime import Agreement
+    from extarray.storage.frozen import FrozenTable
     from extarray.storage.pair import Pair
     from extarray.storage.store import Frozen
 
@@ -76,9 +77,10 @@ class Hand:
         self._own = contextlib.ExitStack()  # files of its own
 
     def open(self) -> None:
-        """Let a rank other than rank 0 open the files once more, as it may close those it has.
+        """Let a rank other than rank 0 open the files once more.
 
-        The locks of a writer of elements go with them.
+        Those that it has are closed before chunks are frozen: its lock as a writer of
+        elements goes with them.
         """
         if self._agreement.comm.rank:
             self._data = self._again(self._data, os.O_RDONLY)
@@ -124,18 +126,20 @@ class Hand:
             blobs = [one for one in encoded if one is not None]
             size = bytes_in_log(blobs)
         sizes, at = comm.allgather(size), 0
-        with agreement.step():
-            if frozen is not None:
-                at = frozen.claim(sum(sizes))
         with contextlib.ExitStack() as stack:
-            if frozen is not None:
-                stack.enter_context(OnError(frozen.disclaim, at, sum(sizes)))
+            with agreement.step():
+                if frozen is not None:
+                    at = frozen.claim(sum(sizes))
+                    stack.enter_context(OnError(frozen.disclaim, at, sum(sizes)))
+            first = at
             at = agreement.tell(at) + sum(sizes[: comm.rank])
             words = np.full(len(mine), FILL, np.uint64)
             kept = [number for number, one in enumerate(encoded) if one is not None]
             with agreement.step(), family("cannot write to '{}'", f"{self._path}.xtz"):
                 words[kept] = write_blobs(self._log, self._uuid, mine[kept], blobs, at)
             found = comm.gather(words)
+        if frozen is not None:
+            frozen.keep_claim(first)
         return None if found is None else np.concatenate(found)
 
 
@@ -154,11 +158,15 @@ def freeze_open(array: Any, agreement: Agreement) -> int:
     Chunks stay raw that a rank shows by writable views.
     """
     comm, pair = agreement.comm, _pair_of(array)
-    hand = Hand(agreement, pair)
     with contextlib.ExitStack() as ends:
-        ends.callback(hand.close)
         with agreement.step():
+            hand = Hand(agreement, pair)
+            ends.callback(hand.close)
             hand.open()
+            if not comm.rank:
+                # Else its thread in the background would find itself alone, too, as soon as the
+                # others drop their locks, and freeze chunks that they show.
+                ends.enter_context(_table_of(pair).frozen_by_ranks())
         held = contextlib.ExitStack()
         try:
             with agreement.step():
@@ -177,13 +185,19 @@ def _pair_of(array: Any) -> Pair:
     return pair
 
 
+def _table_of(pair: Pair) -> FrozenTable:
+    table: Any = pair.frozen
+    found: FrozenTable = table
+    return found
+
+
 @contextlib.contextmanager
 def _holding_writes(array: Any) -> Iterator[None]:
     """Let threads of this rank begin no write, and drop its lock of a writer of elements."""
     pair, gate = _pair_of(array), threading.Lock()
     with gate:
-        hold_writes(array, gate)
         try:
+            hold_writes(array, gate)
             for _ in attempts(end_of(limits.commit_patience)):
                 if (taken := take_changed(array, 0, 1)) is not None:
                     return_changed(array, taken)

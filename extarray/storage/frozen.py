@@ -133,6 +133,7 @@ class FrozenTable(FrozenBlobs):
         self.forget: Callable[[NDArray[np.int64]], object] | None = None
         self.renewals = 0
         self.encoding, self.taking = threading.Lock(), threading.Lock()
+        self.ranks_freeze = False
         self.encoded: list[Any] = []
         self.may_freeze = True
         self._keeps_blobs = False  # later metadata are in the making, or have the table
@@ -359,7 +360,19 @@ class FrozenTable(FrozenBlobs):
             size = bytes_in_log(encoded)
             at = self.claim(size)
             with OnError(self.disclaim, at, size):
-                return write_blobs(self.log, self.uuid, addresses, encoded, at)
+                words = write_blobs(self.log, self.uuid, addresses, encoded, at)
+            self.keep_claim(at)
+        return words
+
+    @contextlib.contextmanager
+    def frozen_by_ranks(self) -> Iterator[None]:
+        """Let no thread in the background freeze chunks, while ranks do."""
+        with self.encoding:
+            self.ranks_freeze = True
+        try:
+            yield
+        finally:
+            self.ranks_freeze = False
 
     def _read_raw(self, target: memoryview, address: int) -> None:
         n = self._pair.data.read_into(target, place_of(address, len(target)))
@@ -548,7 +561,8 @@ class FrozenTable(FrozenBlobs):
         with self._lock:
             # Beside others that thaw, the words stay, and their raw places do not become holes.
             addresses = np.array(sorted(self._dirty) if self.may_freeze else [], np.int64)
-            return addresses, self.entries(addresses), self._end
+            end = min(self._claims, default=self._end)
+            return addresses, self.entries(addresses), end
 
     def sync(self, snapshot: tuple[NDArray[np.int64], NDArray[np.uint64], int]) -> None:
         """Bring the log to the disk, where ``.xta`` is already, as of a snapshot."""

@@ -80,6 +80,7 @@ class FrozenBlobs(FrozenWords):
         super().__init__(pair, metadata, at, block, header)
         self.log = log
         self._end = 0
+        self._claims: list[int] = []  # where room begins that is not written yet
 
     @property
     def end(self) -> int:
@@ -206,17 +207,25 @@ class FrozenBlobs(FrozenWords):
     def claim(self, n_bytes: int) -> int:
         """Take room at the end of the log for blobs; return where it begins.
 
-        Whoever writes them there stores no word before all are written.
+        Whoever writes them there stores no word before all are written, and then calls
+        `keep_claim`.  Until then no synchronization counts the room as on the disk (I15).
         """
         with self._lock, family("cannot write to '{}'", f"{self._pair.path}.xtz"):
             at = self._end
             self._give(at + n_bytes)
             self._end = at + n_bytes
+            self._claims.append(at)
         return at
+
+    def keep_claim(self, at: int) -> None:
+        """Note that the room from `at` on is written."""
+        with self._lock:
+            self._claims.remove(at)
 
     def disclaim(self, at: int, n_bytes: int) -> None:
         """Give room back that no word leads to, unless more was taken behind it."""
         with self._lock, contextlib.suppress(OSError):
+            self._claims.remove(at)
             if self._end == at + n_bytes:
                 self._end = at
                 self.log.truncate(at)

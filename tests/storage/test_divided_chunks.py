@@ -15,6 +15,7 @@ import extarray as xa
 from extarray.codecs import payloads
 from extarray.codecs.codec import CodecId
 from extarray.common.limits import limits
+from extarray.format._blobs import BlobReader
 from extarray.format._crc import crc32c
 from extarray.storage import frozen, frozen_blobs
 from extarray.storage.decoded import RestOfChunk, _Rooms
@@ -182,6 +183,13 @@ def test_a_chunk_of_many_blocks_has_a_longer_table(tmp_path, decoded, monkeypatc
         cut = a._store.now.frozen.divided(0, word, a.chunk_bytes, True).cut
     assert len(cut) > 512
     assert len(decoded) == 2 and len(decoded[0]) == 75
+
+
+def test_blocks_of_chunks_above_a_gibibyte_are_left_to_python():
+    n = (1 << 30) + 64
+    reader = BlobReader(bytes(16), int(CodecId.ZSTD), 1, n)
+    room = np.empty(n, np.uint8)  # which nobody touches
+    assert not reader.read_blocks(0, 0, room, (n,), (1 << 16,), [], CodecId.ZSTD, 0, True)
 
 
 @pytest.fixture

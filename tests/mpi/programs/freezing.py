@@ -200,6 +200,56 @@ assert not any(words())
 if beside is not None:
     beside.close()
 
+# The thread in the background keeps off chunks that other ranks show, and every claim ends.
+array, threads, finish = written(), [], freezing._finish_rounds
+table = array._store.now.frozen
+
+
+def finishing(*arguments):
+    found = finish(*arguments)
+    if threading.current_thread() is threading.main_thread():
+        threads.append(threading.Thread(target=freezing._freeze_behind, args=(array,)))
+        threads[-1].start()
+    return found
+
+
+if not comm.rank:
+    patch.setattr(freezing, "_finish_rounds", finishing)
+shown = array.chunk((0, 0)) if comm.rank == last else None
+comm.Barrier()
+assert array.freeze() == len(serial) - 1 or comm.size == 1
+for thread in threads:
+    thread.join()
+assert comm.rank or threads
+patch.setattr(freezing, "_finish_rounds", finish)
+comm.Barrier()
+if shown is not None:
+    shown[1] = 3
+    shown = None
+values[1, : CHUNKS[1]] = 3
+assert words(False).count(0) == 1
+assert comm.rank or (not table._claims and table.snapshot()[2] == table.end)
+array.close()
+
+# An error before the first round is raised on all.
+hands = together.Hand.__init__
+
+
+def clumsy(self, *arguments):
+    hands(self, *arguments)
+    if comm.rank == last:
+        raise full
+
+
+patch.setattr(together.Hand, "__init__", clumsy)
+array = written()
+if comm.size > 1:
+    with raises(xa.StorageError, "No space left"):
+        array.freeze()
+array.close()
+patch.setattr(together.Hand, "__init__", hands)
+assert all(words())
+
 # What is left is frozen when they come again.
 with xa.open(path, "r+", comm=comm) as array:
     assert np.array_equal(array[...], values)
