@@ -909,7 +909,7 @@ cdef class Transfers(ArrayState):
         cdef Frozen frozen = frame.frozen
         cdef ChunkMoves writes
         cdef walk_t w
-        cdef list raw = [], again = [], missing = [], chunks, rests
+        cdef list raw = [], again = [], missing = [], chunks, rests, entries, boxes
         cdef index_t total = 1, i
         cdef Takes taker
         cdef int j
@@ -949,10 +949,13 @@ cdef class Transfers(ArrayState):
                 taker.numbers = missing
                 taker.rests = {}
                 if missing:
-                    frozen.decoder.decode(
-                        [writes.address[i] for i in missing],
-                        [frozen.live(writes.address[i]) for i in missing], True, taker,
-                        [writes.box(i) for i in missing] if frozen.divides else None)
+                    addresses = [writes.address[i] for i in missing]
+                    entries = [frozen.live(writes.address[i]) for i in missing]
+                    if frozen.divides:
+                        boxes = [writes.box(i) for i in missing]
+                        frozen.decoder.decode(addresses, entries, True, taker, boxes)
+                    else:
+                        frozen.decoder.decode(addresses, entries, True, taker)
                 chunks = [taker.chunks[i] for i in again]
                 rests = [taker.rests.get(i) for i in again]
                 for i, chunk in zip(again, chunks):

@@ -139,7 +139,8 @@ class Freezer:
     def alone(self):
         return contextlib.nullcontext(True)
 
-    def rewrite(self, addresses, chunks):
+    def rewrite(self, addresses, chunks, rests):
+        assert not any(rests)  # it decodes whole chunks
         if not self.rewrites:
             return False
         for q, chunk in zip(addresses.tolist(), chunks, strict=True):
