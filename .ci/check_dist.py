@@ -35,15 +35,15 @@ def main(source, *dists):
     compiled = {n.partition(".")[0] for n in wheel if n.endswith(".so")}
     top = {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "setup.py"}
     top |= {"CITATION.cff", ".github/SECURITY.md", ".ci/test_core.py"}
-    suite, benchmarks, pages = (
+    suite, benchmarks, pages, tools = (
         {str(p.relative_to(source)) for p in (source / folder).rglob("*") if p.is_file()}
-        for folder in ("tests", "benchmarks", "docs/format")
+        for folder in ("tests", "benchmarks", "docs/format", ".ci")
     )
 
     problems = [f"sdist: without {n}" for n in sorted((package | top | suite | pages) - sdist)]
     problems += [
         f"sdist: has {n}"
-        for n in sorted(sdist - suite - benchmarks - pages)  # these compile C of their own
+        for n in sorted(sdist - suite - benchmarks - pages - tools)  # these compile C of their own
         if n.endswith((".c", ".so", ".o", ".pyc"))
     ]
     problems += [f"wheel: without {n}" for n in sorted(python - wheel)]
