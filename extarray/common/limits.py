@@ -20,8 +20,8 @@ class Limits:
     coded_bytes: int = 1 << 20
 
     # -- codecs ----------------------------------------------------------------------------------
-    #: Bytes beyond which a chunk is cut into blocks, and the most bytes of a block.  Smaller blocks
-    #: slow down reads of whole chunks, as each frame has tables of its own.
+    #: Bytes beyond which a chunk is cut into blocks, and the most bytes of a block, or half of them
+    #: in narrow chunks.  Smaller blocks slow down reads of whole chunks: each frame has its tables.
     divided_bytes: int = 1 << 18
     block_bytes: int = 1 << 16
     #: Bytes that justify another thread, in an operation that goes box by box.

@@ -121,7 +121,7 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
 
 #: Whether the core maps files into memory: the engine "mmap".
 CAN_MAP = True
-#: Whether a file that is mapped can be cut, replaced and removed like any other.
+#: A file that is mapped can be cut, replaced and removed like any other.
 MAPS_FREELY = True
 
 # -- disk space ----------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def free_bytes(place: int | str) -> int:
     return found.f_bavail * found.f_frsize
 
 
-#: Whether ranks of MPI can share arrays.
+#: Ranks of MPI can share arrays.
 RUNS_MPI = True
 #: Folder whose files are memory that the host's processes share, on systems that have one.
 SHARED_MEMORY = "/dev/shm"
@@ -210,7 +210,7 @@ FREE, SHARED, EXCLUSIVE = fcntl.F_UNLCK, fcntl.F_RDLCK, fcntl.F_WRLCK
 #: Whether a lock on a range of bytes can belong to an open file.  macOS has such locks as well, but
 #: its struct flock differs.
 HAS_RANGE_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
-#: Whether locks on ranges and locks on whole files do not meet, on file systems of this host.
+#: Locks on ranges and locks on whole files do not meet, on file systems of this host.
 WHOLE_LOCKS_APART = True
 
 _FLOCK = "hhqqi4x"  # struct flock on 64-bit systems: type, whence, start, length, pid

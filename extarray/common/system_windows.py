@@ -333,7 +333,7 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
 CAN_MAP = all(
     hasattr(ctypes.WinDLL("kernelbase"), name) for name in ("VirtualAlloc2", "MapViewOfFile3")
 )
-#: Whether a file that is mapped can be cut, replaced and removed like any other.
+#: A file that is mapped can be cut, replaced and removed like any other.
 MAPS_FREELY = False
 
 # -- disk space ----------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ def free_bytes(place: int | str) -> int:
     return free.value
 
 
-#: Whether ranks of MPI can share arrays.
+#: Ranks of MPI can share arrays.
 RUNS_MPI = False
 #: Folder whose files are memory that the host's processes share, on systems that have one.
 SHARED_MEMORY = ""
@@ -443,7 +443,7 @@ FREE, SHARED, EXCLUSIVE = 0, 1, 2
 
 #: Whether a lock on a range of bytes can belong to an open file.
 HAS_RANGE_LOCKS = True
-#: Whether locks on ranges and locks on whole files do not meet.
+#: Locks on ranges and locks on whole files do not meet.
 WHOLE_LOCKS_APART = False
 
 _AT_ONCE = 0x1  # LOCKFILE_FAIL_IMMEDIATELY

@@ -26,7 +26,7 @@ cdef enum:
     MIXED = 0xFFFF
     MOST_BYTES = 1 << 30        # of a blob
 
-# What is to be filled.
+# A chunk to fill, and the word that leads to its blob.
 cdef struct target_t:
     uint64_t word
     int64_t address

@@ -164,8 +164,8 @@ def freeze_open(array: Any, agreement: Agreement) -> int:
             ends.callback(hand.close)
             hand.open()
             if not comm.rank:
-                # Else its thread in the background would find itself alone, too, as soon as the
-                # others drop their locks, and freeze chunks that they show.
+                # Keep its thread in the background from freezing chunks that other ranks show: it
+                # finds itself alone as soon as they drop their locks.
                 ends.enter_context(_table_of(pair).frozen_by_ranks())
         held = contextlib.ExitStack()
         try:
