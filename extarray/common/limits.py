@@ -35,6 +35,9 @@ class Limits:
     # -- files -----------------------------------------------------------------------------------
     #: Most bytes of attributes, whose number the files store in 32 bits.
     attrs_bytes: int = 2**32 - 1
+    #: Most levels of an attribute in JSON.  Python, which takes a few calls a level, manages them
+    #: wherever it is called from.
+    attrs_depth: int = 100
     #: Whether range locks can belong to an open file description.
     has_range_locks: bool = HAS_RANGE_LOCKS
     #: Least seconds to wait for another writer's commit, which may itself wait for the disk.

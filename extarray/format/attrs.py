@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Attributes", "attrs_of_group", "check_attrs", "decode_attrs", "encode_attrs"]
 
 _MISSING = object()
+# Levels of JSON that a dict takes if it needs its own tag.
+_LEVELS_OF_A_DICT = 3
 
 
 def encode_attrs(values: Any) -> str:
@@ -35,7 +37,7 @@ def encode_attrs(values: Any) -> str:
     Raises
     ------
     ArgumentTypeError
-        A TypeError: not a mapping from str to values that `to_json` accepts.
+        A TypeError: not a mapping from str to values that `to_json` accepts, or nested too deeply.
     LimitError
         An OverflowError: 4 GiB or more.
     """
@@ -56,6 +58,11 @@ def encode_attrs(values: Any) -> str:
         raise ArgumentTypeError(f"attrs have a string that is not valid Unicode: {error}") from None
     except ValueError as error:
         raise ArgumentTypeError(f"attrs have a value that JSON cannot hold: {error}") from None
+    if _are_deeper(checked, text, limits.attrs_depth):
+        raise ArgumentTypeError(
+            f"attrs are nested deeper than {limits.attrs_depth} levels of JSON; keep such values "
+            "as text"
+        )
     if length > limits.attrs_bytes:
         raise LimitError(
             f"attrs take {length} bytes of JSON, and the limit is {limits.attrs_bytes}; keep "
@@ -86,6 +93,23 @@ def _untagged(values: dict[str, Any], text: str) -> dict[str, Any]:
     return values
 
 
+def _are_deeper(values: dict[str, Any], text: str, levels: int) -> bool:
+    """Whether values, with their JSON text, have more than so many levels of lists and dicts."""
+    if text.count("[") + text.count("{") <= levels:
+        return False
+    inner: list[Any] = [values]
+    for _ in range(levels + 1):
+        inner = [
+            item
+            for value in inner
+            for item in (value.values() if isinstance(value, dict) else value)
+            if isinstance(item, (dict, list))
+        ]
+        if not inner:
+            return False
+    return True
+
+
 def check_attrs(blob: bytes) -> str:
     """Return the JSON text of attributes from the bytes of a file.
 
@@ -105,6 +129,17 @@ def check_attrs(blob: bytes) -> str:
     """
     if blob == b"{}":  # most arrays
         return "{}"
+    text, values = _parsed(blob)
+    if _are_deeper(values, text, limits.attrs_depth // _LEVELS_OF_A_DICT):
+        try:
+            encode_attrs(_untagged(values, text))
+        except ArgumentTypeError as error:
+            raise CorruptError(f"the attributes are damaged: {error}") from None
+    return text
+
+
+def _parsed(blob: bytes) -> tuple[str, dict[str, Any]]:
+    """Return text and values of attributes, however deeply nested."""
     try:
         text = blob.decode()
         values = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant)
@@ -118,7 +153,7 @@ def check_attrs(blob: bytes) -> str:
         raise CorruptError("the attributes are nested too deeply") from None
     if not isinstance(values, dict):
         raise CorruptError("the attributes are not a JSON object")
-    return text
+    return text, values
 
 
 def attrs_of_group(data: bytes) -> str:
@@ -146,9 +181,9 @@ def attrs_of_group(data: bytes) -> str:
     """
     problem = 'it has no object "attrs"'
     try:
-        attrs = json.loads(check_attrs(data.removeprefix(codecs.BOM_UTF8))).get("attrs")
+        attrs = _parsed(data.removeprefix(codecs.BOM_UTF8))[1].get("attrs")
         if isinstance(attrs, dict):
-            return json.dumps(attrs, ensure_ascii=False)
+            return check_attrs(json.dumps(attrs, ensure_ascii=False).encode())
     except (FormatError, RecursionError) as error:
         problem = str(error)
     raise FormatError(f"it does not hold the attributes of a dataset, or a group: {problem}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import MutableMapping
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import extarray as xa
 from extarray.common.limits import limits
+from extarray.format.attrs import check_attrs, decode_attrs, encode_attrs
 
 json_values = st.recursive(
     st.none()
@@ -129,6 +131,55 @@ def test_a_value_that_refers_to_itself(memory):
             array.attrs["loop"] = loop
         assert isinstance(caught.value, xa.ExtArrayError)
         assert dict(array.attrs) == {"a": 1}
+
+
+def nested(levels, innermost):
+    """Return the JSON of so many objects in each other."""
+    return "".join(['{"a":'] * levels) + innermost + "}" * levels
+
+
+def test_levels_that_are_few_enough(factory):
+    value = json.loads(nested(98, "[[1]]"))
+    with factory.array((2, 3), attrs={"deep": value}) as array:
+        array.extend(0, 1, "start")
+        array.attrs["more"] = value
+        assert dict(array.attrs) == {"deep": value, "more": value}
+        for deeper in ([value], (value,), {"b": value}, {"$type": value}):
+            with pytest.raises(xa.ArgumentTypeError, match="deeper than 100 levels"):
+                array.attrs["deep"] = deeper
+        assert dict(array.attrs) == {"deep": value, "more": value}
+
+
+def test_levels_of_a_group(scratch):
+    value = json.loads(nested(98, "[[1]]"))
+    with xa.open_group(scratch / "g", "w") as group:
+        group.attrs["deep"] = value
+        with pytest.raises(xa.ArgumentTypeError, match="deeper than 100 levels"):
+            group.attrs["deep"] = [value]
+    with xa.open_group(scratch / "g") as group:
+        assert dict(group.attrs) == {"deep": value}
+
+
+@pytest.mark.parametrize(("levels", "ok"), [(34, True), (101, True), (102, False), (5000, False)])
+def test_levels_of_a_file(levels, ok):
+    text = nested(levels, "1")
+    if ok:
+        assert check_attrs(text.encode()) == text
+    else:
+        with pytest.raises(xa.CorruptError, match="nested"):
+            check_attrs(text.encode())
+
+
+def test_levels_that_another_tag_would_add():
+    """Objects with a tag not known here are dicts, which take a tag when they are written again."""
+    for levels in (34, 35):
+        text = nested(levels, "1").replace("{", '{"$type":"?",')
+        text = text.replace('"$type":"?",', "", 1)  # the attributes themselves take no tag
+        if levels == 34:
+            assert encode_attrs(decode_attrs(check_attrs(text.encode()))).count("{") == 34
+        else:
+            with pytest.raises(xa.CorruptError, match="deeper than 100 levels"):
+                check_attrs(text.encode())
 
 
 @pytest.mark.parametrize("attrs", [3, "text", [1]])
