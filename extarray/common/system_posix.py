@@ -72,6 +72,7 @@ __all__ = [
     "rename_exclusively",
     "replace",
     "shares_blocks",
+    "stat_name",
     "sync_file",
     "sync_folder",
     "take_permissions",
@@ -389,6 +390,11 @@ def replace(name: str, other: str) -> None:
 def remove(name: str) -> None:
     """Remove a file, even if it is open; its name is free at once."""
     os.unlink(name)
+
+
+def stat_name(name: str) -> os.stat_result:
+    """Return what `os.stat` tells of a file or folder."""
+    return os.stat(name)
 
 
 def is_same(one: os.stat_result, other: os.stat_result) -> bool:

@@ -87,6 +87,7 @@ __all__ = [
     "rename_exclusively",
     "replace",
     "shares_blocks",
+    "stat_name",
     "sync_file",
     "sync_folder",
     "take_permissions",
@@ -144,6 +145,7 @@ _NO_HANDLE = _POINTER(-1).value
 
 _SHARES_ALL = 0x1 | 0x2 | 0x4  # reading, writing, deleting
 _GENERIC_READ, _GENERIC_WRITE, _DELETE, _SYNCHRONIZE = 0x80000000, 0x40000000, 0x10000, 0x100000
+_READ_ATTRIBUTES = 0x80
 _ADD_FILE = 0x2
 _OPENS_FOLDERS, _OPENS_LINKS = 0x02000000, 0x00200000  # FILE_FLAG_...
 _TEMPORARY = 0x100 | 0x04000000  # FILE_ATTRIBUTE_TEMPORARY, FILE_FLAG_DELETE_ON_CLOSE
@@ -734,6 +736,19 @@ def rename_exclusively(name: str, other: str) -> bool:
 def exchange(one: str, other: str) -> bool:
     """Return False: the system cannot exchange the names of two files or folders."""
     return False
+
+
+def stat_name(name: str) -> os.stat_result:
+    """Return what `os.stat` tells of a file or folder, even of one that is mapped for writing.
+
+    `os.stat` does not share files that it opens; without opening them, it learns no number.
+    """
+    handle = _opened(name, _READ_ATTRIBUTES, _SHARES_ALL, _OPEN_EXISTING, _OPENS_FOLDERS)
+    fd = _descriptor(handle, os.O_RDONLY)
+    try:
+        return os.fstat(fd)
+    finally:
+        os.close(fd)
 
 
 def is_same(one: os.stat_result, other: os.stat_result) -> bool:

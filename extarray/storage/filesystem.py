@@ -170,7 +170,7 @@ class File(FileCore):
     def is_at(self, name: str) -> bool:
         """Tell whether a name leads to this file."""
         try:
-            return system.is_same(self.stat(), os.stat(name))
+            return system.is_same(self.stat(), system.stat_name(name))
         except OSError:
             return False
 

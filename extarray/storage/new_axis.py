@@ -112,6 +112,7 @@ def repack(pair: Pair, commits: Committer, axial: Axial, progress: Reported) -> 
                     system.replace(temporary, name)
                     file.name = name
                 else:
+                    file.close()  # some systems remove an open file when it closes
                     system.remove(temporary)
 
 
@@ -196,7 +197,7 @@ def _replace_metadata(
                 )
                 if pair.frozen is not None:
                     pair.frozen.hand_on()
-                system.replace(temporary, name)
+                _replace_mapped(pair, temporary, name, what)
                 with family(
                     done + ", but its readers could not be notified: refresh them", pair.path
                 ):
@@ -219,6 +220,22 @@ def _replace_metadata(
                 raise
         with contextlib.suppress(OSError):
             pair.sync_names()  # the next flush reports what fails here
+
+
+def _replace_mapped(pair: Pair, temporary: str, name: str, what: str) -> None:
+    """Give fresh metadata the name of the present ones, whose table of frozen chunks is mapped."""
+    try:
+        system.replace(temporary, name)
+    except PermissionError as error:
+        if pair.frozen is None or system.MAPS_FREELY:
+            raise
+        raise StorageError(
+            errno.EBUSY,
+            f"{what.replace('{}', str(pair.path), 1)}: the table of its compressed chunks is "
+            "mapped, and this system does not let mapped files be replaced; make a new array from "
+            "it, by copy() or rechunk()",
+            name,
+        ) from error
 
 
 def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:

@@ -355,6 +355,37 @@ def test_a_chunk_thawed_while_an_axis_is_added_stays_raw(path, monkeypatch, step
     assert np.array_equal(opened(path), VALUES[None])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.add_axis(0),
+        lambda a: a.repack(),
+        lambda a: setattr(a, "compression", None),
+    ],
+    ids=["axis", "repack", "compression"],
+)
+def test_a_system_that_keeps_mapped_files_says_so(path, monkeypatch, change):
+    def refuse(name, other):
+        raise PermissionError(errno.EACCES, "it is mapped", other)
+
+    with create(path, LARGE.shape, chunks=PAGE) as a:
+        a[...] = LARGE
+        freeze(a, all_addresses(a))
+        a[0] += 1  # garbage for a repack
+        freeze(a, all_addresses(a))
+        with monkeypatch.context() as here:
+            here.setattr(new_axis.system, "replace", refuse)
+            here.setattr(new_axis.system, "MAPS_FREELY", False)
+            with pytest.raises(xa.errors.StorageError, match=r"is mapped.*copy\(\) or rechunk\(\)"):
+                change(a)
+        a[1] += 1
+    want = LARGE.copy()
+    want[:2] += 1
+    with xa.open(path) as a:
+        assert np.array_equal(elements(a), want)
+    assert sorted(name.suffix for name in path.parent.iterdir()) == [".xmd", ".xta", ".xtz"]
+
+
 def test_larger_chunks_on_a_new_axis(path):
     with create(path, (3, 5)) as a:
         a[...] = VALUES[:3, :5]

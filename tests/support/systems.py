@@ -67,6 +67,8 @@ def lacking(error: BaseException) -> str | None:
 def _lacking(error: BaseException) -> str | None:
     if isinstance(error, AccessError) and "be renamed to" in str(error):
         return None if replaces_open_files() else _NO_REPLACING
+    if not system.MAPS_FREELY and "does not let mapped files be replaced" in str(error):
+        return "Windows lets nobody replace a file that is mapped"
     if not IS_POSIX and isinstance(error, OSError) and str(error.filename).startswith("/proc/"):
         return "Windows has no /proc"
     if not IS_POSIX and isinstance(error, AttributeError) and error.obj in (os, signal):
