@@ -16,7 +16,7 @@ import numpy as np
 from extarray.array.folders import Group
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, ArgumentTypeError, ExistsError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
 from extarray.common.extras import require
 from extarray.formats.description import (
     Coordinate,
@@ -102,7 +102,7 @@ def from_hdf5(
     path: str | PathLike[str] | None = None,
     chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     mask_and_scale: bool = False,
-    text: Any = None,
+    text: Any = "U",
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
@@ -127,9 +127,9 @@ def from_hdf5(
         Unpack numbers as the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
         ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
         and attributes as they are.
-    text : {"U", "S"} or dtype_like, optional
-        Data type for texts of variable length: "U20", for example, or "U", which fits the longest.
-        None: refuse such a dataset.
+    text : {"U", "S"} or dtype_like
+        Data type for texts of variable length: "U", which fits the longest, "U20", for example, or
+        "S" for their bytes.
     overwrite : bool
         Replace an existing pair of files.
     sparse : bool, optional
@@ -359,7 +359,7 @@ def find(group: Any, name: Any, file: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _source(file: Any, name: Any = None, *, text: Any = None) -> Iterator[Source]:
+def _source(file: Any, name: Any = None, *, text: Any = "U") -> Iterator[Source]:
     """Open a dataset for reading."""
     with opened(file, "r") as group:
         dataset = find(group, name, file)
@@ -368,7 +368,7 @@ def _source(file: Any, name: Any = None, *, text: Any = None) -> Iterator[Source
         yield source
 
 
-def source_of(dataset: Any, text: Any = None) -> Source:
+def source_of(dataset: Any, text: Any = "U") -> Source:
     """Return a source for a dataset of h5py."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     lost: list[str] = []
@@ -377,18 +377,24 @@ def source_of(dataset: Any, text: Any = None) -> Source:
     kind: Any = dtype_of(dataset, where)
     if dataset.shape is None:
         lost.append("that the dataset is empty, without a shape")
-        dtype = plain_dtype(h5py, kind, where, text)
+        dtype = plain_dtype(h5py, kind, where)
         given = Description((0,), dtype, attrs=attrs)
         return Source(given, lambda box: np.empty((0,), dtype), lost=lost)
     decode: Any = None
     reader = dataset
     inner: tuple[int, ...] = ()
     string = h5py.check_string_dtype(kind)
-    if kind.kind == "O" and string is not None and text is not None:
-        reader = dataset.asstr() if np.dtype(text).kind == "U" else dataset
+    if kind.kind == "O" and string is not None:
+        # Many writers call their texts ASCII, whatever they hold.
+        reader = dataset.asstr("utf-8") if np.dtype(text).kind == "U" else dataset
         Claims(where).add(math.prod(dataset.shape), partial(stored_bytes, dataset))
         steps = runs(dataset.shape, 64, max(1, config.max_memory // 4))
-        kind = text_dtype((np.asarray(reader[box]) for box in steps), text)
+        try:
+            kind = text_dtype((np.asarray(reader[box]) for box in steps), text)
+        except UnicodeDecodeError as error:
+            raise DTypeError(
+                f"{where} has texts that are not UTF-8 ({error}); give text='S' for their bytes"
+            ) from None
 
         def decode(x: Any, kind: Any = kind) -> Any:
             return fixed_text(np.asarray(x), kind, where)
@@ -396,7 +402,7 @@ def source_of(dataset: Any, text: Any = None) -> Source:
         if kind.subdtype is not None:
             kind, inner = kind.subdtype
             lost.append(f"that its elements are arrays of shape {inner}")
-        kind, decode = restored(plain_dtype(h5py, kind, where, text), attrs.pop(DTYPE_NOTE, None))
+        kind, decode = restored(plain_dtype(h5py, kind, where), attrs.pop(DTYPE_NOTE, None))
         if decode is None:
             lost.extend(unsaid(h5py, dataset))
     names = h5py.check_enum_dtype(dataset.dtype)

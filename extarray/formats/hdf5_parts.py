@@ -179,7 +179,7 @@ def dtype_of(dataset: Any, where: str) -> np.dtype[Any]:
     return dtype
 
 
-def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dtype[Any]:
+def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
     """Return the dtype of a dataset without metadata of h5py, if its elements have a fixed size.
 
     Raises
@@ -190,8 +190,8 @@ def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str, text: Any) -> np.dt
     if dtype.kind == "O":
         if h5py.check_string_dtype(dtype) is not None:
             raise DTypeError(
-                f"{where} has strings of variable length; give text='U' for the longest length, "
-                "text='U20' for a fixed length, or 'S' for bytes"
+                f"{where} has strings of variable length, which lie elsewhere in the file; make an "
+                "array of them by extarray.from_hdf5"
             )
         if h5py.check_ref_dtype(dtype) is not None:
             raise DTypeError(

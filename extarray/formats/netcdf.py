@@ -123,7 +123,7 @@ def from_netcdf(
     path: str | PathLike[str] | None = None,
     chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
     mask_and_scale: bool = False,
-    text: Any = None,
+    text: Any = "U",
     overwrite: bool = False,
     sparse: bool | None = None,
     compression: Any = None,
@@ -148,9 +148,9 @@ def from_netcdf(
         Unpack numbers as the attributes ``scale_factor``, ``add_offset``, ``_FillValue``,
         ``missing_value`` and ``_Unsigned`` say; missing elements become NaN.  False: take elements
         and attributes as they are.
-    text : {"U", "S"} or dtype_like, optional
-        Data type for texts of variable length: "U20", for example, or "U", which fits the longest.
-        None: refuse such a variable.
+    text : {"U", "S"} or dtype_like
+        Data type for texts of variable length: "U", which fits the longest, "U20", for example, or
+        "S" for their bytes.
     overwrite : bool
         Replace an existing pair of files.
     sparse : bool, optional
@@ -430,7 +430,7 @@ def find(dataset: Any, name: Any, file: Any) -> Any:
 
 @contextlib.contextmanager
 def _source(
-    file: Any, name: Any = None, *, text: Any = None, is_alone: bool = True
+    file: Any, name: Any = None, *, text: Any = "U", is_alone: bool = True
 ) -> Iterator[Source]:
     """Open a variable for reading, alone or as one of all in its file."""
     with opened(file, "r") as dataset:
@@ -466,7 +466,7 @@ def _in_place(variable: Any, source: Source) -> Iterator[Source]:
         yield source if found is None else replace(found, lost=source.lost, stored=source.stored)
 
 
-def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
+def source_of(variable: Any, text: Any = "U", is_alone: bool = True) -> Source:
     """Return a source for the stored elements of a netCDF4 variable."""
     nc: Any = require("netCDF4", "netcdf", "netCDF")
     lost: list[str] = []
@@ -480,11 +480,6 @@ def source_of(variable: Any, text: Any = None, is_alone: bool = True) -> Source:
             raise DTypeError(
                 f"{where} has sequences of variable length; pad them to one length, in a variable "
                 "with one more dimension"
-            )
-        if text is None:
-            raise DTypeError(
-                f"{where} has strings of variable length; give text='U' for the longest length, "
-                "text='U20' for a fixed length, or 'S' for bytes"
             )
         is_bytes = np.dtype(text).kind == "S"
 

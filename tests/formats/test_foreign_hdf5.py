@@ -227,13 +227,25 @@ def test_texts_padded_in_three_ways(file, padding, lost, recwarn):
     assert [lost in text for text in found] == ([True] if lost else [])
 
 
-def test_texts_of_variable_length_are_of_one_length_if_asked(file):
+def test_texts_of_variable_length_get_one_length(file):
     values = ["a", "bcd", "ä", ""]
     with h5py.File(file, "w") as f:
         f.create_dataset("x", data=values, dtype=h5py.string_dtype())
-    with pytest.raises(xa.DTypeError, match="text='U'"):
-        xa.from_hdf5(file, "x")
-    assert xa.from_hdf5(file, "x", text="U")[...].tolist() == values
+        of_others = [v.encode() for v in values]
+        f.create_dataset("ascii", data=of_others, dtype=h5py.string_dtype("ascii"))
+        f.create_dataset("never", (2,), h5py.string_dtype())
+        f.create_dataset("latin", data=[b"\xe4"], dtype=h5py.string_dtype("ascii"))
+    for name in ("x", "ascii"):
+        assert xa.from_hdf5(file, name).dtype == "U3"
+        assert xa.from_hdf5(file, name)[...].tolist() == values
+    assert xa.from_hdf5(file, "never")[...].tolist() == ["", ""]
+    with pytest.raises(xa.DTypeError, match="not UTF-8.*text='S'"):
+        xa.from_hdf5(file, "latin")
+    assert xa.from_hdf5(file, "latin", text="S")[...].tolist() == [b"\xe4"]
+    with pytest.warns(xa.LossyWarning, match="'latin'"):
+        group = xa.from_hdf5(file, path=file.with_suffix(""))
+    with group:
+        assert sorted(group) == ["ascii", "never", "x"]
     assert xa.from_hdf5(file, "x", text="S")[...].tolist() == [v.encode() for v in values]
     with pytest.raises(xa.CastingError, match="a string of length 3, but <U2 holds 2"):
         xa.from_hdf5(file, "x", text="U2")
