@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from extarray.formats.mat import from_mat, to_mat
     from extarray.formats.netcdf import from_netcdf, to_netcdf
     from extarray.formats.registry import file_formats
+    from extarray.formats.tables import from_csv
     from extarray.formats.zarr import from_zarr, to_zarr
     from extarray.maintenance.advice import advise_chunks
     from extarray.maintenance.check import check
@@ -88,6 +89,7 @@ _later = LazyImports(
         "extarray.formats.mat": "from_mat to_mat",
         "extarray.formats.netcdf": "from_netcdf to_netcdf",
         "extarray.formats.registry": "file_formats",
+        "extarray.formats.tables": "from_csv",
         "extarray.formats.zarr": "from_zarr to_zarr",
         "extarray.maintenance.advice": "advise_chunks",
         "extarray.maintenance.check": "check",
@@ -126,6 +128,7 @@ __all__ = [
     "errors",
     "file_formats",
     "from_array",
+    "from_csv",
     "from_envi",
     "from_fits",
     "from_geotiff",

@@ -81,6 +81,7 @@ COMMANDS = {
     "attrs": "change.attrs",
     "import": "exchange.import_",
     "export": "exchange.export",
+    "convert": "exchange.convert",
     "copy": "files.copy",
     "mv": "files.mv",
     "rm": "files.rm",

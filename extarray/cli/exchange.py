@@ -36,13 +36,13 @@ from extarray.common.errors import ArgumentError, ExtArrayError, FormatError, Va
 from extarray.common.limits import limits
 from extarray.format.suffixes import PAIR
 from extarray.formats.description import Description, described
-from extarray.formats.files import Claims, of_library
+from extarray.formats.files import Claims, check_free, of_library
 from extarray.formats.registry import file_formats, format_of
 from extarray.formats.transfer import Format, Source, load, runs
 from extarray.remote.locations import is_url
 from extarray.storage.filesystem import has_files
 
-__all__ = ["Found", "elements_in", "export", "found_in", "import_"]
+__all__ = ["Found", "convert", "elements_in", "export", "found_in", "import_"]
 
 _STDIN = "standard input"
 
@@ -397,3 +397,95 @@ def _pour(view: Any) -> None:
     for box in runs(tuple(view.shape), view.dtype.itemsize, limits.printed_bytes):
         stream.write(view[(*box, ...)].tobytes())
     stream.flush()
+
+
+# -- from files to files -------------------------------------------------------------------------
+
+
+@command(
+    "convert",
+    "convert a file, an array or a folder from any format to any other",
+    argument("source", "SRC"),
+    argument("target", "DST"),
+    option("--from source_format", "NAME", "file format of SRC (default: by suffix)"),
+    option("--to target_format", "NAME", "file format of DST (default: by suffix)"),
+    flag("--all everything", "convert all arrays of the file SRC"),
+    flag("--mask-and-scale", "apply scale factor and offset, with NaN for missing values"),
+    option(
+        "-o --option options",
+        "NAME=VALUE",
+        "option of the format of DST, such as compression=gzip for hdf5; may be repeated",
+        multiple=True,
+    ),
+    OVERWRITE,
+    details="SRC and DST are files, whose suffixes give their formats; FILE:/NAME for one of "
+    "several arrays; arrays or folders of them; or - for .npy files on standard input and output. "
+    "Between two files, elements pass through a temporary array beside DST, which takes as much "
+    "space as they take uncompressed.",
+)
+def convert(
+    source: str,
+    target: str,
+    source_format: str | None,
+    target_format: str | None,
+    everything: bool,
+    mask_and_scale: bool,
+    options: tuple[str, ...],
+    overwrite: bool,
+) -> None:
+    """Import, export, or both."""
+
+    def taken(path: str, options: tuple[str, ...] = (), overwrite: bool = False) -> None:
+        import_.callback(
+            source=source, path=path, chunks=None, everything=everything,
+            mask_and_scale=mask_and_scale, sparse=None, compression=None, significant_bits=None,
+            max_result=None, format_name=source_format, options=options, overwrite=overwrite,
+        )  # fmt: skip
+
+    def given(path: str, target: str) -> None:
+        export.callback(
+            path=path, target=target, selection=None, format_name=target_format, options=options,
+            overwrite=overwrite,
+        )  # fmt: skip
+
+    if source_format is None and _is_ours(source):
+        if everything or mask_and_scale:
+            raise usage_error("--all and --mask-and-scale are about files of other formats")
+        given(source, target)
+        return
+    if target_format is None and target != "-" and not _has_format(target):
+        taken(target, options, overwrite)
+        return
+    file, part, found = target, None, None
+    if target != "-":
+        found, file, part = _located(target, target_format)
+        if found.sink is None:
+            raise WrongCall(f"{found.title} can only be read, not written")
+        if everything:
+            _whole(found, found.save_group)
+        if everything or not found.part:
+            check_free(file, overwrite)
+    beside = None if target == "-" else os.path.dirname(os.path.abspath(file))
+    name = os.path.basename(source.rpartition(":/")[2] or source).partition(".")[0]
+    if found is not None and found.part and part is None and not everything:
+        target = f"{file}:/{name}"
+    with tempfile.TemporaryDirectory(prefix=".extarray-", dir=beside) as folder:
+        path = os.path.join(folder, "elements")
+        taken(path)
+        given(path, target)
+
+
+def _is_ours(text: str) -> bool:
+    """Tell whether a text names an array, or a folder of arrays."""
+    return has_files(text) or text.endswith(PAIR) or is_url(text) or is_group(text)
+
+
+def _has_format(text: str) -> bool:
+    """Tell whether a file's suffix is that of another format."""
+    with contextlib.suppress(ArgumentError):
+        format_of(text.rpartition(":")[0] or text)
+        return True
+    with contextlib.suppress(ArgumentError):
+        format_of(text)
+        return True
+    return False

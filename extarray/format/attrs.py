@@ -94,7 +94,7 @@ def _untagged(values: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def _are_deeper(values: dict[str, Any], text: str, levels: int) -> bool:
-    """Whether values, with their JSON text, have more than so many levels of lists and dicts."""
+    """Tell whether values, with their JSON text, have more levels of lists and dicts."""
     if text.count("[") + text.count("{") <= levels:
         return False
     inner: list[Any] = [values]

@@ -27,6 +27,8 @@ From the top down; each module uses only modules below it:
     FITS images with the cards of their headers, through astropy.
 ``envi``
     ENVI: raw elements beside a text header, as common for hyperspectral images.
+``tables``
+    CSV: tables in text files, whose rows become records, or whose columns become arrays.
 ``netcdf_parts``
     Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates.
 ``hdf5_parts``

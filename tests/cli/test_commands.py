@@ -587,6 +587,28 @@ class TestExchange:
         done("import", file, tmp_path / "back", "--overwrite")
         np.testing.assert_array_equal(elements(tmp_path / "back"), elements(scene)[0])
 
+    def test_from_any_format_to_any_other(self, tmp_path, run, done):
+        pytest.importorskip("h5py")
+        x = np.arange(12.0).reshape(3, 4)
+        np.savez(tmp_path / "x.npz", level=x, other=x + 1)
+        done("convert", f"{tmp_path}/x.npz:/level", tmp_path / "x.h5", "-o", "compression=gzip")
+        done("convert", f"{tmp_path}/x.h5:/level", tmp_path / "x.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), x)
+        done("convert", tmp_path / "x.npy", tmp_path / "array")
+        np.testing.assert_array_equal(elements(tmp_path / "array"), x)
+        done("convert", tmp_path / "array", tmp_path / "y.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x)
+        found = run("convert", tmp_path / "x.h5", tmp_path / "y.npy")
+        assert found.status == 1 and "overwrite" in found.err
+        (tmp_path / "t.csv").write_text("a,b\n1,x\n")
+        done("convert", tmp_path / "t.csv", tmp_path / "t.npy")
+        assert np.load(tmp_path / "t.npy").tolist() == [(1, "x")]
+        assert run("convert", tmp_path / "x.npy", tmp_path / "z.csv").status == 2
+        done("convert", tmp_path / "t.csv", tmp_path / "t.h5", "--all")
+        done("convert", tmp_path / "t.h5", tmp_path / "t", "--all")
+        assert elements(tmp_path / "t" / "a").tolist() == [1]
+        assert not [name for name in tmp_path.iterdir() if name.name.startswith(".extarray-")]
+
     def test_options_of_a_format(self, tmp_path, run, done):
         np.arange(12, dtype="u2").tofile(tmp_path / "data.raw")
         file = tmp_path / "data.raw"

@@ -31,9 +31,9 @@ READ_LAST = {
 WRITTEN_FIRST = {"selection": None}
 WRITTEN_LAST = {"overwrite": False, "progress": True}
 #: Formats whose numbers are never packed.
-PLAIN = {"from_npy", "from_npz", "from_raw", "from_mat", "map_hdf5", "map_netcdf"}
+PLAIN = {"from_npy", "from_npz", "from_raw", "from_mat", "from_csv", "map_hdf5", "map_netcdf"}
 #: Functions that also make or write groups, which their docstrings mention.
-OF_GROUPS = {"from_hdf5", "from_netcdf", "from_zarr"}
+OF_GROUPS = {"from_csv", "from_hdf5", "from_netcdf", "from_zarr"}
 #: Parameters that every format describes in the same words.
 SAME = [
     "chunks",
@@ -85,6 +85,7 @@ def entries(function, section="Parameters"):
 def test_all_formats_are_here():
     names = {name.partition("_")[2] for name in FUNCTIONS}
     assert names == {
+        "csv",
         "envi",
         "fits",
         "geotiff",
@@ -96,7 +97,7 @@ def test_all_formats_are_here():
         "raw",
         "zarr",
     }
-    assert len(READERS) == 12 and len(WRITERS) == 10
+    assert len(READERS) == 13 and len(WRITERS) == 10
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
