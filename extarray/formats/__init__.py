@@ -21,12 +21,18 @@ From the top down; each module uses only modules below it:
     Zarr 2 and 3: arrays in stores, through zarr-python.
 ``geotiff``
     GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
+``tiff``
+    TIFF: OME-TIFF, ImageJ stacks, and pages of any other kind, through tifffile.
 ``mat``
     MATLAB matrices in .mat files: version 5 through SciPy, version 7.3 through h5py.
 ``fits``
     FITS images with the cards of their headers, through astropy.
 ``envi``
     ENVI: raw elements beside a text header, as common for hyperspectral images.
+``tiff_pages``
+    Series of pages in TIFF files, read through tifffile: pages, strips and tiles.
+``tiff_parts``
+    Facts of TIFF files, through tifffile: axes, lengths and units, channels, attributes.
 ``netcdf_parts``
     Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates.
 ``hdf5_parts``

@@ -31,9 +31,9 @@ READ_LAST = {
 WRITTEN_FIRST = {"selection": None}
 WRITTEN_LAST = {"overwrite": False, "progress": True}
 #: Formats whose numbers are never packed.
-PLAIN = {"from_npy", "from_npz", "from_raw", "from_mat", "map_hdf5", "map_netcdf"}
+PLAIN = {"from_npy", "from_npz", "from_raw", "from_mat", "from_tiff", "map_hdf5", "map_netcdf"}
 #: Functions that also make or write groups, which their docstrings mention.
-OF_GROUPS = {"from_hdf5", "from_netcdf", "from_zarr"}
+OF_GROUPS = {"from_hdf5", "from_netcdf", "from_tiff", "from_zarr"}
 #: Parameters that every format describes in the same words.
 SAME = [
     "chunks",
@@ -94,9 +94,10 @@ def test_all_formats_are_here():
         "npy",
         "npz",
         "raw",
+        "tiff",
         "zarr",
     }
-    assert len(READERS) == 12 and len(WRITERS) == 10
+    assert len(READERS) == 13 and len(WRITERS) == 11
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -1,0 +1,614 @@
+"""TIFF: OME-TIFF, ImageJ stacks, and pages of any other kind, through tifffile."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import io
+import math
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extarray.common.arguments import check_flag
+from extarray.common.config import config
+from extarray.common.errors import (
+    ArgumentError,
+    FormatError,
+)
+from extarray.common.extras import require
+from extarray.common.system import allocate, open_file
+from extarray.formats.description import Description
+from extarray.formats.files import (
+    beside,
+    of_library,
+    target_name,
+    write_all,
+)
+from extarray.formats.tiff_pages import codec_error, names_of_series, source_of_series
+from extarray.formats.tiff_parts import TITLE, layout_of, metadata_for
+from extarray.formats.transfer import Format, Sink
+from extarray.formats.whole import WholeSource, load_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from os import PathLike
+    from typing import SupportsIndex
+
+    from numpy.typing import NDArray
+
+    from extarray.array.array import ExtArray
+    from extarray.array.lazy import LazyView
+    from extarray.common.arguments import Reported
+    from extarray.formats.tiff_parts import Dialect, Layout
+    from extarray.grid.tiles import Box
+
+__all__ = ["TIFF", "from_tiff", "to_tiff"]
+
+#: Suffixes of OME-TIFF files.
+_OME_SUFFIXES = (".ome.tif", ".ome.tiff", ".ome.tf2", ".ome.tf8", ".ome.btf")
+#: Most bytes of elements in a file whose offsets have 32 bits; the rest is for its tags.
+_CLASSIC_BYTES = (1 << 32) - (1 << 25)
+#: Extents of tiles, where a page is too large to be compressed in memory.
+_TILE = (512, 512)
+#: Arguments of `TiffWriter.write` that the array determines, or that this module needs.
+_OWN = frozenset(
+    [
+        "data",
+        "shape",
+        "dtype",
+        "metadata",
+        "contiguous",
+        "truncate",
+        "returnoffset",
+        "subifds",
+        "volumetric",
+        "description",
+        "resolution",
+        "resolutionunit",
+    ]
+)
+#: Arguments that change how elements are stored.
+_STORED = frozenset(["tile", "compression", "predictor", "rowsperstrip", "bitspersample"])
+
+
+def from_tiff(
+    file: str | PathLike[str],
+    series: int | str | None = None,
+    *,
+    path: str | PathLike[str] | None = None,
+    chunks: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    level: int = 0,
+    squeeze: bool = True,
+    overwrite: bool = False,
+    sparse: bool | None = None,
+    compression: Any = None,
+    significant_bits: int | None = None,
+    progress: Reported = True,
+    max_result: int | str | None = None,
+) -> Any:
+    """Make an array of a series of pages in a TIFF file, or a group of all, in bounded memory.
+
+    Parameters
+    ----------
+    file : str or PathLike
+    series : int or str, optional
+        Number of the series, from 0, or its name.  None: the only one; of several, a group is made
+        in the folder `path`.
+    path : str, PathLike, or None
+        Name of the new pair of files, or folder.  None: the array is in memory.
+    chunks : int or sequence of int, optional
+        Shape of a chunk.  None: that of the file's chunks, if these have 4 KiB or more; else as for
+        `create`.
+    level : int
+        Level of a pyramid: 0 has all elements, the next ones fewer and fewer.
+    squeeze : bool
+        Leave out the axes of one element, other than y and x, that OME-TIFF and ImageJ imply.
+        False: keep them, so that the array can grow along them.
+    overwrite : bool
+        Replace an existing pair of files.
+    sparse : bool, optional
+        Leave holes in place of zeros, as for `create`.  None: do so if parts of the file were never
+        written.
+    compression : str, int, Codec or None
+        Codec of the new array, as for `create`; all chunks are frozen at the end.
+    significant_bits : int, optional
+        Round floats to so many bits of the mantissa, as for `from_array`.  None: take them as they
+        are.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    max_result : int or str, optional
+        Largest array, in bytes or as ``"2 TiB"``, that a file of less than a thousandth of its size
+        may make; holes hardly count.  None: ``config.max_result``.
+
+    Returns
+    -------
+    ExtArray or Group
+        With the axes that the file names: ``t``, ``c``, ``z``, ``y``, ``x``, and ``s`` for the
+        samples of a pixel, such as red, green and blue; ``dim_0`` and so on are unnamed.  Physical
+        sizes and time increments are coordinates of these axes, with their ``units``; names of
+        channels are the coordinate ``c``.  The rest of the metadata becomes attributes: the name,
+        the description and the pairs of keys and values of an OME image, and ``ome_xml``; the lines
+        of ImageJ, and its ``Labels``, ``Ranges``, ``LUTs`` and ``Info``; tags, or tifffile's JSON.
+
+    Raises
+    ------
+    VariableError
+        A KeyError: no such series, or one of several has to be named.
+    DTypeError
+        A TypeError: elements that no array can have.
+    FormatError
+        A ValueError: the file is damaged, of another format, or has no such level.
+    MissingExtraError
+        An ImportError: tifffile is not installed, or imagecodecs, which decompresses.
+    ResultError
+        A MemoryError: the file has far less data than the array would take; see `max_result`.
+    MissingError, ExistsError, ChunksError, StorageError, ReserveError
+
+    Warns
+    -----
+    LossyWarning
+        The array cannot hold all of the file; the message names what is left out.
+
+    Notes
+    -----
+    `from_geotiff` reads rasters that have a place on the earth.  An OME-TIFF file may name others,
+    in its folder, that have some of the planes; planes that are in none of them are zero.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, tifffile, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "cells.ome.tif")
+    >>> sizes = {"axes": "ZYX", "PhysicalSizeZ": 2.0, "PhysicalSizeZUnit": "µm"}
+    >>> tifffile.imwrite(name, np.ones((3, 4, 5), "u2"), metadata=sizes)
+    >>> a = xa.from_tiff(name)
+    >>> a.shape, a.dims, a.attrs["coords"]["z"]["data"].tolist()
+    ((3, 4, 5), ('z', 'y', 'x'), [0.0, 2.0, 4.0])
+    """
+    options: dict[str, Any] = {
+        "path": path,
+        "chunks": chunks,
+        "overwrite": overwrite,
+        "sparse": sparse,
+        "compression": compression,
+        "significant_bits": significant_bits,
+        "progress": progress,
+        "max_result": max_result,
+        "level": level,
+        "squeeze": squeeze,
+    }
+    if series is None and path is not None and len(names_of_series(file)) > 1:
+        return _load_group(file, **options)
+    return TIFF.load(file, series, **options)
+
+
+def to_tiff(
+    a: ExtArray | LazyView,
+    file: str | PathLike[str],
+    *,
+    selection: Any = None,
+    ome: bool | None = None,
+    imagej: bool = False,
+    bigtiff: bool | None = None,
+    overwrite: bool = False,
+    progress: Reported = True,
+    **options: Any,
+) -> None:
+    """Write an array into a TIFF file, in bounded memory.
+
+    Parameters
+    ----------
+    a : ExtArray or LazyView
+        Its axes ``y`` and ``x`` are the rows and columns of pages, ``s`` the samples of a pixel.
+        OME-TIFF and ImageJ have ``t``, ``c`` and ``z`` besides; axes without names are the last of
+        t, c, z, y and x, or in ImageJ of t, z, c, y and x, but z, y and x if they are three.
+    file : str or PathLike
+    selection : index expression, optional
+        Part of the array to write, such as ``np.s_[:, 1]``.  None: all.
+    ome : bool, optional
+        Write OME-XML.  None: if the file is named ``.ome.tif``, ``.ome.tiff`` or ``.ome.btf``.
+    imagej : bool
+        Write a hyperstack of ImageJ: integers of 8 or 16 bits, or float32, of at most 4 GiB.
+    bigtiff : bool, optional
+        Write offsets of 64 bits.  None: if the elements may need more than 4 GiB.
+    overwrite : bool
+        Replace an existing file.
+    progress : bool or callable
+        Show progress on a terminal or in a notebook.  A function is called with the bytes done and
+        the bytes in all.
+    **options
+        Arguments of ``tifffile.TiffWriter.write``, such as ``compression="zlib"``,
+        ``predictor=True``, ``tile=(256, 256)`` and ``photometric="minisblack"``; and its
+        ``byteorder``.
+
+    Raises
+    ------
+    DTypeError
+        A TypeError: such a file cannot have these elements.
+    ShapeError
+        A ValueError: fewer than two axes, too many, or no elements.
+    ArgumentError
+        A ValueError: axes that such a file does not have, or options that tifffile does not take.
+    ExistsError
+        A FileExistsError: the name is taken.
+    MissingExtraError
+        An ImportError: tifffile is not installed, or imagecodecs, which compresses.
+    BoundsError, SelectionError, StorageError
+
+    Warns
+    -----
+    LossyWarning
+        The file cannot hold all of the array; the message names what is left out.
+
+    Notes
+    -----
+    The file has its name when it is complete.  Coordinates of even steps become physical sizes and
+    time increments, and the coordinate ``c`` the names of channels, in OME-TIFF and ImageJ;
+    attributes become a map annotation of OME-XML, lines of ImageJ's text, or else JSON.  Large
+    pages are compressed in tiles of 512 by 512.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, tifffile, extarray as xa
+    >>> name = os.path.join(tempfile.mkdtemp(), "cells.ome.tif")
+    >>> x = {"dims": ["x"], "data": [0.0, 0.5, 1.0], "attrs": {"units": "µm"}}
+    >>> a = xa.from_array(np.ones((2, 4, 3), "u1"), dims=[*"cyx"], attrs={"coords": {"x": x}})
+    >>> xa.to_tiff(a, name, compression="zlib")
+    >>> with tifffile.TiffFile(name) as f:
+    ...     f.series[0].axes, 'PhysicalSizeX="0.5"' in f.ome_metadata
+    ('CYX', True)
+    """
+    TIFF.save(
+        a,
+        file,
+        selection=selection,
+        overwrite=overwrite,
+        progress=progress,
+        ome=ome,
+        imagej=imagej,
+        bigtiff=bigtiff,
+        **options,
+    )
+
+
+# -- groups -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _whole_source(file: Any, level: int, squeeze: bool) -> Iterator[WholeSource]:
+    """Open all series of a file."""
+
+    def source(name: str) -> Any:
+        return source_of_series(file, name, level=level, squeeze=squeeze)
+
+    yield WholeSource({"": {}}, names_of_series(file), source, [])
+
+
+def _load_group(
+    file: Any,
+    name: Any = None,
+    *,
+    path: Any,
+    level: int = 0,
+    squeeze: bool = True,
+    **options: Any,
+) -> Any:
+    """Make a group of all series."""
+    if name is not None:
+        raise ArgumentError(f"a group has all series; leave out {name!r}")
+    return load_whole(TITLE, file, _whole_source(file, level, squeeze), path, **options)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _sink(
+    file: Any,
+    name: Any,
+    given: Description,
+    *,
+    overwrite: bool = False,
+    ome: bool | None = None,
+    imagej: bool = False,
+    bigtiff: bool | None = None,
+    **options: Any,
+) -> Iterator[Sink]:
+    """Make a file."""
+    tifffile: Any = require("tifffile", "tiff", TITLE)
+    where = target_name(file, TITLE)
+    check_flag(overwrite, "overwrite")
+    dialect = _dialect(where, ome, check_flag(imagej, "imagej"))
+    layout = layout_of(given, dialect)
+    settings = _settings(given, dialect, bigtiff, options)
+    lost: list[str] = []
+    arguments = {**_samples(given, layout), **options}
+    is_flat = given.dtype != np.bool_ and not any(options.get(key) for key in _STORED)
+    if not is_flat:
+        _check_order(given, layout)
+        page = math.prod(layout.page) * given.dtype.itemsize
+        if not arguments.get("tile") and page > config.max_memory // 8:
+            arguments["tile"] = _TILE
+    stored = given.dtype.newbyteorder(settings.get("byteorder", "="))
+    _try(tifffile, layout, stored, settings, arguments)
+    arguments.update(metadata_for(given, layout, dialect, lost), dtype=stored)
+    arguments["shape"] = layout.shape
+    if dialect == "imagej" and layout.shape[-1] == 1:  # as it takes a last 1 for samples
+        arguments["shape"] += (1,)
+        arguments["metadata"]["axes"] += "S"
+    if isinstance(name, str) and name:
+        arguments["metadata"].setdefault("Name" if dialect == "ome" else "name", name)
+    with beside(where, overwrite) as fresh:
+        if is_flat:
+            with _flat(tifffile, fresh, where, given, settings, arguments) as write:
+                yield Sink(write, sequential=layout.order, parallel=True, lost=lost)
+        else:
+            with _piecewise(tifffile, fresh, where, layout, settings, arguments) as put:
+                pieces = [1] * given.ndim
+                for axis, n in zip(layout.order, (1,) * len(layout.lead) + put.piece, strict=False):
+                    pieces[axis] = n
+                yield Sink(put, chunks=tuple(pieces), single=True, lost=lost)
+
+
+def _dialect(where: str, ome: bool | None, imagej: bool) -> Dialect:
+    """Return the dialect of a new file."""
+    if ome is not None:
+        check_flag(ome, "ome")
+    if imagej:
+        if ome:
+            raise ArgumentError("a file is of OME-TIFF or of ImageJ: leave out ome or imagej")
+        return "imagej"
+    if ome is None:
+        ome = where.lower().endswith(_OME_SUFFIXES)
+    return "ome" if ome else "plain"
+
+
+def _settings(
+    given: Description, dialect: Dialect, bigtiff: bool | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of ``tifffile.TiffWriter``; `options` keeps those of its `write`."""
+    own = sorted(_OWN & set(options))
+    if own:
+        raise ArgumentError(
+            f"the array already determines {', '.join(map(repr, own))}; leave it out, or set the "
+            "attributes and coordinates of the array"
+        )
+    if bigtiff is not None:
+        check_flag(bigtiff, "bigtiff")
+    is_large = given.nbytes > _CLASSIC_BYTES
+    settings: dict[str, Any] = {
+        "bigtiff": is_large if bigtiff is None else bigtiff,
+        "ome": dialect == "ome",
+        "imagej": dialect == "imagej",
+    }
+    if "byteorder" in options:
+        settings["byteorder"] = options.pop("byteorder")
+        if settings["byteorder"] not in ("<", ">"):
+            raise ArgumentError(f"byteorder is '<' or '>', not {settings['byteorder']!r}")
+    elif dialect == "imagej":
+        settings["byteorder"] = ">"
+    if dialect == "imagej":
+        if settings["bigtiff"]:
+            raise ArgumentError(
+                "ImageJ reads stacks of at most 4 GiB, and no BigTIFF; write OME-TIFF with ome=True"
+            )
+        if any(options.get(key) for key in _STORED):
+            raise ArgumentError(
+                "ImageJ reads stacks without compression, strips and tiles; leave out "
+                f"{', '.join(sorted(_STORED & set(options)))}, or write OME-TIFF with ome=True"
+            )
+    elif bigtiff is False and is_large:
+        raise ArgumentError(f"elements of {given.nbytes} bytes need BigTIFF; leave out bigtiff")
+    return settings
+
+
+def _samples(given: Description, layout: Layout) -> dict[str, Any]:
+    """Return the arguments of `write` that say how the samples of a pixel are stored."""
+    if not layout.samples:
+        # Without the second and third, a last axis of one column would be one of samples.
+        return {"photometric": "minisblack", "planarconfig": "contig", "extrasamples": ()}
+    n = layout.shape[layout.axes.index("S")]
+    is_color = n in (3, 4) and given.dtype.kind == "u"
+    return {"photometric": "rgb" if is_color else "minisblack", "planarconfig": layout.samples}
+
+
+def _check_order(given: Description, layout: Layout) -> None:
+    """Refuse axes in another order than that of strips and tiles."""
+    long = [axis for axis in layout.order if given.shape[axis] > 1]
+    if long != sorted(long):
+        raise ArgumentError(
+            f"compression, tiles and elements of one bit need the axes in the file's order: write "
+            f"np.transpose(a, {layout.order})"
+        )
+
+
+def _try(
+    tifffile: Any, layout: Layout, stored: np.dtype[Any], settings: Any, arguments: Any
+) -> None:
+    """Write a small image with the arguments, to learn whether tifffile takes them."""
+    n = len(layout.lead)
+    page = list(layout.page)
+    for j, letter in enumerate(layout.axes[n:]):
+        if letter != "S":
+            page[j] = min(page[j], 16)
+    tile = arguments.get("tile")
+    try:
+        one = np.zeros(page, stored)
+        if tile:
+            samples = layout.page[-1:] if layout.samples == "contig" else ()
+            one = np.zeros((*tile, *samples), stored)
+        count = layout.page[0] if tile and layout.samples == "separate" else 1
+        with tifffile.TiffWriter(io.BytesIO(), **settings) as writer:
+            writer.write(
+                iter([one] * count),
+                shape=(1,) * n + tuple(page),
+                dtype=stored,
+                metadata={"axes": layout.axes},
+                **arguments,
+            )
+    except Exception as error:
+        raise codec_error(error) or ArgumentError(
+            f"tifffile cannot write such a file: {error}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _flat(
+    tifffile: Any, fresh: str, where: str, given: Description, settings: Any, arguments: Any
+) -> Iterator[Callable[..., None]]:
+    """Yield a function that writes elements, which lie one after another, from any thread."""
+    stored = arguments["dtype"]
+    with of_library(where, TITLE):
+        with tifffile.TiffWriter(fresh, **settings) as writer:
+            place, _ = writer.write(None, returnoffset=True, **arguments)
+        fd = open_file(fresh, os.O_WRONLY)
+    try:
+        with of_library(where, TITLE):
+            allocate(fd, max(os.fstat(fd).st_size, place + given.nbytes))
+
+        def write(box: Box, values: NDArray[Any], first: int) -> None:
+            kept = values.astype(stored, copy=False).ravel(order="K")
+            write_all(fd, memoryview(kept.view(np.uint8)), place + first * stored.itemsize)
+
+        yield write
+    finally:
+        os.close(fd)
+
+
+class _Piecewise:
+    """Pages or tiles, in their order in the file, on their way to tifffile, which asks for them.
+
+    tifffile writes in a thread of its own, and gets one piece after another from `__call__`.
+
+    Parameters
+    ----------
+    work : callable
+        Takes an iterator of pieces, and writes them.
+    piece : tuple of int
+        Shape of a piece, along all axes of a page.
+    shape : tuple of int
+        Its shape without axes of which it has one element.
+    axes : tuple of int
+        Axes of the array that `shape` is about.
+    dtype : dtype
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Iterator[Any]], object],
+        piece: tuple[int, ...],
+        shape: tuple[int, ...],
+        axes: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self.piece, self._shape, self._axes, self._dtype = piece, shape, axes, dtype
+        self._turn = threading.Condition()
+        self._next: NDArray[Any] | None = None
+        self._is_over = self._is_done = False
+        self._error: BaseException | None = None
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run, work), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[Iterator[Any]], object]) -> None:
+        try:
+            work(self._pieces())
+        except BaseException as error:  # noqa: BLE001 -- raised in the thread of the caller
+            self._error = error
+        finally:
+            with self._turn:
+                self._is_done = True
+                self._turn.notify_all()
+
+    def _pieces(self) -> Iterator[NDArray[Any]]:
+        while True:
+            with self._turn:
+                self._turn.wait_for(lambda: self._next is not None or self._is_over)
+                piece, self._next = self._next, None
+                self._turn.notify_all()
+            if piece is None:
+                return
+            yield piece
+
+    def __call__(self, box: Box, values: NDArray[Any]) -> None:
+        """Hand on a piece; return once the one before it is taken."""
+        piece = np.zeros(self._shape, self._dtype)
+        extents = tuple(box[axis].stop - box[axis].start for axis in self._axes)
+        piece[tuple(slice(0, n) for n in extents)] = values.reshape(extents)
+        with self._turn:
+            self._turn.wait_for(lambda: self._next is None or self._is_done)
+            if self._is_done:
+                self._raise()
+            self._next = piece
+            self._turn.notify_all()
+
+    def _raise(self) -> None:
+        error, self._error = self._error, None
+        raise error or FormatError("tifffile ended before the last element")
+
+    def finish(self) -> None:
+        """Wait until the file is complete."""
+        self.stop()
+        if self._error is not None:
+            self._raise()
+
+    def stop(self) -> None:
+        """Let tifffile end after the pieces that it has, and wait for that."""
+        with self._turn:
+            self._is_over = True
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self._is_done)
+        self._thread.join()
+
+
+@contextlib.contextmanager
+def _piecewise(
+    tifffile: Any, fresh: str, where: str, layout: Layout, settings: Any, arguments: Any
+) -> Iterator[_Piecewise]:
+    """Yield a function that takes pages or tiles, one after another."""
+    stored = arguments["dtype"]
+    piece = shape = layout.page
+    if arguments.get("tile"):
+        tile = tuple(map(int, arguments["tile"]))
+        contig = layout.page[-1:] if layout.samples == "contig" else ()
+        piece = shape = (*tile, *contig)
+        if layout.samples == "separate":
+            piece = (1, *tile)
+    if math.prod(piece) * stored.itemsize > max(1 << 20, config.max_memory // 4):
+        raise ArgumentError(
+            f"a tile of {piece} takes more than a quarter of config.max_memory; take a smaller one"
+        )
+    limits = {
+        "maxworkers": max(1, config.threads),
+        "buffersize": max(1 << 16, config.max_memory // 16),
+    }
+
+    def work(pieces: Iterator[Any]) -> None:
+        with tifffile.TiffWriter(fresh, **settings) as writer:
+            writer.write(pieces, **{**limits, **arguments})
+
+    axes = layout.order[: len(layout.axes)][-len(shape) :]
+    feed = _Piecewise(work, piece, shape, axes, stored)
+    try:
+        yield feed
+        with of_library(where, TITLE):
+            feed.finish()
+    except BaseException:
+        feed.stop()
+        raise
+
+
+TIFF = Format(
+    "tiff",
+    TITLE,
+    (".tif", ".tiff", ".btf", ".tf8", *_OME_SUFFIXES),
+    source_of_series,
+    _sink,
+    part="a series",
+    extra="tiff",
+    names=names_of_series,
+    load_group=_load_group,
+)
