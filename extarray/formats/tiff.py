@@ -333,6 +333,7 @@ def _sink(
         if not arguments.get("tile") and page > config.max_memory // 8:
             arguments["tile"] = _TILE
     stored = given.dtype.newbyteorder(settings.get("byteorder", "="))
+    _check_tile(arguments.get("tile"), layout, stored)
     _try(tifffile, layout, stored, settings, arguments)
     arguments.update(metadata_for(given, layout, dialect, lost), dtype=stored)
     arguments["shape"] = layout.shape
@@ -422,6 +423,24 @@ def _check_order(given: Description, layout: Layout) -> None:
         raise ArgumentError(
             f"compression, tiles and elements of one bit need the axes in the file's order: write "
             f"np.transpose(a, {layout.order})"
+        )
+
+
+def _check_tile(tile: Any, layout: Layout, stored: np.dtype[Any]) -> None:
+    """Refuse tiles that tifffile does not take, or that memory does not hold."""
+    if not tile:
+        return
+    try:
+        extents = [int(n) for n in tile]
+    except (TypeError, ValueError):
+        extents = []
+    if len(extents) != 2 or min(extents) < 16 or any(n % 16 for n in extents):
+        raise ArgumentError(f"tile is two multiples of 16, rows and columns, not {tile!r}")
+    samples = layout.page[-1] if layout.samples == "contig" else 1
+    if math.prod(extents) * samples * stored.itemsize > max(1 << 22, config.max_memory // 4):
+        raise ArgumentError(
+            f"a tile of {tuple(extents)} takes more than a quarter of config.max_memory; take a "
+            "smaller one"
         )
 
 
@@ -577,10 +596,6 @@ def _piecewise(
         piece = shape = (*tile, *contig)
         if layout.samples == "separate":
             piece = (1, *tile)
-    if math.prod(piece) * stored.itemsize > max(1 << 20, config.max_memory // 4):
-        raise ArgumentError(
-            f"a tile of {piece} takes more than a quarter of config.max_memory; take a smaller one"
-        )
     limits = {
         "maxworkers": max(1, config.threads),
         "buffersize": max(1 << 16, config.max_memory // 16),

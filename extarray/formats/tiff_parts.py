@@ -256,7 +256,7 @@ def _letters(given: Description, dialect: Dialect) -> str:
 
 
 class Facts(NamedTuple):
-    """What an array has beside its elements.
+    """Attributes and coordinates of an array.
 
     Attributes
     ----------

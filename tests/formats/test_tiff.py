@@ -245,6 +245,7 @@ def test_lengths_channels_and_times_of_ome(file, tmp_path):
     assert text.count("DeltaT=") == 4 and 'DeltaT="3.0"' in text
 
 
+@pytest.mark.slow
 def test_xarray_shows_lengths_with_their_units(file, tmp_path):
     xarray = pytest.importorskip("xarray")
     said = {"axes": "CYX", "PhysicalSizeX": 0.5, "Channel": {"Name": ["DAPI", "GFP"]}}
@@ -603,6 +604,7 @@ def test_an_error_in_the_thread_of_tifffile_is_raised(file, tmp_path, monkeypatc
 # -- choice of the format ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rasters_with_a_place_are_geotiff(file, tmp_path, capsys):
     rasterio = pytest.importorskip("rasterio")
     x = numbers((2, 20, 30))
@@ -655,6 +657,7 @@ def test_the_commands(file, tmp_path, capsys):
 # -- OME-XML ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ome_xml_is_valid(file):
     """The classes of `ome-types` are those of the schema, and refuse what it does not have."""
     ome_types = pytest.importorskip("ome_types")
