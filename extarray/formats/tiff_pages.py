@@ -99,9 +99,14 @@ def _labels(tiff: Any) -> list[str]:
     """Return the names of the series of a file, or the numbers of unnamed ones."""
     names = [each.name for each in tiff.series]
     return [
-        name if name and names.count(name) == 1 and not check_member_name(f"{name}/") else str(j)
+        name if names.count(name) == 1 and _is_member_name(name) else str(j)
         for j, name in enumerate(names)
     ]
+
+
+def _is_member_name(name: str) -> bool:
+    """Tell whether an array in a group may have a name."""
+    return bool(name) and "/" not in name and check_member_name(f"{name}/") is None
 
 
 def names_of_series(file: Any) -> list[str]:
@@ -117,9 +122,11 @@ def source_of_series(
     """Open a series for reading."""
     check_flag(squeeze, "squeeze")
     lost: list[str] = []
-    with _opened(file, lost) as (tiff, where):
+    with contextlib.ExitStack() as stack:
+        tiff, where = stack.enter_context(_opened(file, lost))
         with of_library(where, TITLE), _Heard() as heard:
-            source = _source_of(tiff, where, _number(tiff, where, name), level, squeeze, lost)
+            number = _number(tiff, where, name)
+            source = _source_of(tiff, where, number, level, squeeze, lost, stack)
             heard.check(lost)
         yield source
 
@@ -137,9 +144,15 @@ def _number(tiff: Any, where: str, name: Any) -> int:
 
 
 def _source_of(
-    tiff: Any, where: str, number: int, level: int, squeeze: bool, lost: list[str]
+    tiff: Any,
+    where: str,
+    number: int,
+    level: int,
+    squeeze: bool,
+    lost: list[str],
+    stack: contextlib.ExitStack,
 ) -> Source:
-    """Return a source for a series."""
+    """Return a source for a series, which is open until the stack is closed."""
     levels = tiff.series[number].levels
     if isinstance(level, bool) or not isinstance(level, (int, np.integer)):
         raise ArgumentTypeError(f"the level must be an int, not {level!r}")
@@ -173,7 +186,8 @@ def _source_of(
 
             return Source(given, turned, parallel=True, lost=lost)
         if shape[len(shape) - len(page.shape) :] == tuple(page.shape):
-            return _source_of_pages(series, where, given, lost)
+            pages = stack.enter_context(contextlib.closing(_Pages(series, where)))
+            return _source_of_pages(pages, given, lost)
     if given.nbytes > config.max_memory // 2:
         raise FormatError(
             f"it has {given.nbytes} bytes of elements that do not lie in pages as its axes do, too "
@@ -191,9 +205,8 @@ def _chunks_of_pages(page: Any, shape: tuple[int, ...]) -> tuple[int, ...] | Non
     return (1,) * (len(shape) - n) + tuple(page.shape)
 
 
-def _source_of_pages(series: Any, where: str, given: Description, lost: list[str]) -> Source:
+def _source_of_pages(pages: _Pages, given: Description, lost: list[str]) -> Source:
     """Return a source that reads pages, or their strips and tiles."""
-    pages = _Pages(series, where)
     given.chunks = pages.chunks(given.shape)
     n = len(pages.lead(given.shape))
     without = sum(page is None for page in pages.pages)
@@ -214,15 +227,17 @@ def _source_of_pages(series: Any, where: str, given: Description, lost: list[str
         return values
 
     def is_hole(box: Box) -> bool:
-        return all(pages.pages[number] is None for _, number in numbers(box))
+        return all(pages.is_hole(number, box[n:]) for _, number in numbers(box))
+
+    is_sparse = pages.is_sparse
 
     return Source(
         given,
         read,
         parallel=True,
         lost=lost,
-        sparse=bool(without),
-        is_hole=is_hole if without else None,
+        sparse=is_sparse,
+        is_hole=is_hole if is_sparse else None,
         stored=pages.stored,
     )
 
@@ -252,6 +267,13 @@ class _Segments:
         self.extents = (1, *tiles, key.shaped[4])
         whole = (key.shaped[0], depth, rows, columns)
         self._grid = [-(-n // c) for n, c in zip(whole, self.extents[:4], strict=True)]
+
+    def whole(self, box: Box) -> list[slice]:
+        """Return a box of a page among the axes of segments."""
+        result = [slice(0, 1)] * 5
+        for axis, part in zip(self.axes, box, strict=True):
+            result[axis] = part
+        return result
 
     def of_box(self, whole: Sequence[slice]) -> Iterator[int]:
         """Yield the numbers of the segments of a box, whose axes are those of segments."""
@@ -296,6 +318,31 @@ class _Pages:
         """Return the extents of the axes that count pages."""
         return shape[: len(shape) - len(self._shape)]
 
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether there are pages, strips or tiles that no file has, and that are zero."""
+        return any(
+            page is None or (0 in page.databytecounts and not page.keyframe.nodata)
+            for page in self.pages
+        )
+
+    def is_hole(self, number: int, box: Box) -> bool:
+        """Tell whether no file has any of a box of a page."""
+        page = self.pages[number]
+        if page is None:
+            return True
+        kind = self._kinds[id(page.keyframe)]
+        counts = page.databytecounts
+        if kind.is_final or kind.key.nodata or 0 not in counts:
+            return False
+        segments = kind.of_box(kind.whole(box))
+        return all(number < len(counts) and not counts[number] for number in segments)
+
     def stored(self) -> int:
         """Return the bytes of all files."""
         return sum(os.stat(path).st_size for path in self._paths)
@@ -331,9 +378,7 @@ class _Pages:
 
     def _decode(self, page: Any, kind: _Segments, box: Box, out: NDArray[Any]) -> None:
         """Decode the strips or tiles of a box of a page."""
-        whole = [slice(0, 1)] * 5
-        for axis, part in zip(kind.axes, box, strict=True):
-            whole[axis] = part
+        whole = kind.whole(box)
         target = out.reshape([s.stop - s.start for s in whole])
         for number in kind.of_box(whole):
             segment, first, extents = self._segment_of(page, kind.key, number)

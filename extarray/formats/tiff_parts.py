@@ -5,6 +5,7 @@ Three dialects write them: OME-XML, ImageJ's lines of text, and the JSON of tiff
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from dataclasses import dataclass
@@ -112,6 +113,8 @@ _TEXTS: tuple[str, ...] = (
     "DateTime",
 )
 _TEXTS += ("Artist", "HostComputer", "Copyright")
+#: Keys of tifffile's JSON that are about the shape.
+_JSON_OWN = ("shape", "axes", "truncated")
 #: Units of the resolution tags.
 _RESOLUTION_UNITS = {2: "inch", 3: "centimeter"}
 
@@ -473,14 +476,13 @@ def _of_plain(page: Any, there: _There) -> None:
     """Add the attributes of a file of another kind: tags, or JSON."""
     text = page.description
     said = None
-    if text.startswith('{"shape":'):
-        try:
+    if text.startswith("{"):
+        with contextlib.suppress(ValueError, RecursionError):
             said = json.loads(text)
-        except ValueError:
-            said = None
-    if isinstance(said, dict):
-        said = {k: v for k, v in said.items() if k not in ("shape", "axes", "truncated")}
-        there.facts.attrs.update(said)
+    if isinstance(said, dict) and "shape" in said:
+        there.facts.attrs.update({k: v for k, v in said.items() if k not in _JSON_OWN})
+    else:
+        said = None
     for name in _TEXTS:
         value = page.tags.valueof(name)
         if name == "ImageDescription" and said is not None:
@@ -583,10 +585,11 @@ class _Steps:
         if step <= 0:
             self.drop(letter, ", which does not increase")
             return None
-        if numbers[0] != 0:
-            self._lost.append(
-                f"the start {numbers[0]!s} of coordinate {self._labels[letter].dims[0]!r}"
-            )
+        place = int(np.flatnonzero(np.isfinite(numbers))[0])
+        start = float(numbers[place]) - place * step
+        if abs(start) > step * 1e-9:
+            name = self._labels[letter].dims[0]
+            self._lost.append(f"the start {start:.12g} of coordinate {name!r}")
         return step
 
     def _numbers(self, letter: str) -> NDArray[Any] | None:
@@ -636,7 +639,7 @@ def _for_plain(attrs: dict[str, Any], said: dict[str, Any], lost: list[str]) -> 
         except (TypeError, ValueError):
             lost.append(f"attribute {name!r}, which JSON cannot represent")
             continue
-        if name in ("shape", "axes", "truncated") or "\0" in text:
+        if name in _JSON_OWN or "\0" in text:
             lost.append(f"attribute {name!r}, whose name is reserved")
         else:
             said[name] = plain
