@@ -29,6 +29,8 @@ From the top down; each module uses only modules below it:
     FITS images with the cards of their headers, through astropy.
 ``envi``
     ENVI: raw elements beside a text header, as common for hyperspectral images.
+``tiff_pieces``
+    Elements on their way into TIFF files: in place, or piece by piece; pyramids.
 ``tiff_pages``
     Series of pages in TIFF files, read through tifffile: pages, strips and tiles.
 ``tiff_parts``

@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import io
 import math
-import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.common.arguments import check_flag
 from extarray.common.config import config
-from extarray.common.errors import (
-    ArgumentError,
-    FormatError,
-)
+from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.common.extras import require
-from extarray.common.system import allocate, open_file
 from extarray.formats.description import Description
-from extarray.formats.files import (
-    beside,
-    of_library,
-    target_name,
-    write_all,
-)
+from extarray.formats.files import beside, target_name
 from extarray.formats.tiff_pages import codec_error, names_of_series, source_of_series
 from extarray.formats.tiff_parts import TITLE, layout_of, metadata_for
+from extarray.formats.tiff_pieces import flat, piecewise
 from extarray.formats.transfer import Format, Sink
 from extarray.formats.whole import WholeSource, load_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from os import PathLike
     from typing import SupportsIndex
-
-    from numpy.typing import NDArray
 
     from extarray.array.array import ExtArray
     from extarray.array.lazy import LazyView
     from extarray.common.arguments import Reported
     from extarray.formats.tiff_parts import Dialect, Layout
-    from extarray.grid.tiles import Box
 
 __all__ = ["TIFF", "from_tiff", "to_tiff"]
 
@@ -193,6 +179,7 @@ def to_tiff(
     ome: bool | None = None,
     imagej: bool = False,
     bigtiff: bool | None = None,
+    pyramid: int = 0,
     overwrite: bool = False,
     progress: Reported = True,
     **options: Any,
@@ -214,6 +201,9 @@ def to_tiff(
         Write a hyperstack of ImageJ: integers of 8 or 16 bits, or float32, of at most 4 GiB.
     bigtiff : bool, optional
         Write offsets of 64 bits.  None: if the elements may need more than 4 GiB.
+    pyramid : int
+        Number of smaller levels to write into an OME-TIFF file, each with half of the rows and
+        columns of the one before: means of 2 by 2 elements.  They stand in temporary files before.
     overwrite : bool
         Replace an existing file.
     progress : bool or callable
@@ -270,6 +260,7 @@ def to_tiff(
         ome=ome,
         imagej=imagej,
         bigtiff=bigtiff,
+        pyramid=pyramid,
         **options,
     )
 
@@ -315,6 +306,7 @@ def _sink(
     ome: bool | None = None,
     imagej: bool = False,
     bigtiff: bool | None = None,
+    pyramid: int = 0,
     **options: Any,
 ) -> Iterator[Sink]:
     """Make a file."""
@@ -323,10 +315,14 @@ def _sink(
     check_flag(overwrite, "overwrite")
     dialect = _dialect(where, ome, check_flag(imagej, "imagej"))
     layout = layout_of(given, dialect)
-    settings = _settings(given, dialect, bigtiff, options)
+    pyramid = _checked_pyramid(pyramid, dialect)
+    settings = _settings(given.nbytes // 3 * (4 if pyramid else 3), dialect, bigtiff, options)
     lost: list[str] = []
     arguments = {**_samples(given, layout), **options}
-    is_flat = given.dtype != np.bool_ and not any(options.get(key) for key in _STORED)
+    if pyramid:
+        arguments.setdefault("tile", _TILE)
+    is_cut = pyramid or any(options.get(key) for key in _STORED)
+    is_flat = not is_cut and given.dtype != np.bool_
     if not is_flat:
         _check_order(given, layout)
         page = math.prod(layout.page) * given.dtype.itemsize
@@ -344,10 +340,10 @@ def _sink(
         arguments["metadata"].setdefault("Name" if dialect == "ome" else "name", name)
     with beside(where, overwrite) as fresh:
         if is_flat:
-            with _flat(tifffile, fresh, where, given, settings, arguments) as write:
+            with flat(tifffile, fresh, where, given, settings, arguments) as write:
                 yield Sink(write, sequential=layout.order, parallel=True, lost=lost)
         else:
-            with _piecewise(tifffile, fresh, where, layout, settings, arguments) as put:
+            with piecewise(tifffile, fresh, where, layout, settings, arguments, pyramid) as put:
                 pieces = [1] * given.ndim
                 for axis, n in zip(layout.order, (1,) * len(layout.lead) + put.piece, strict=False):
                     pieces[axis] = n
@@ -368,7 +364,7 @@ def _dialect(where: str, ome: bool | None, imagej: bool) -> Dialect:
 
 
 def _settings(
-    given: Description, dialect: Dialect, bigtiff: bool | None, options: dict[str, Any]
+    nbytes: int, dialect: Dialect, bigtiff: bool | None, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of ``tifffile.TiffWriter``; `options` keeps those of its `write`."""
     own = sorted(_OWN & set(options))
@@ -379,7 +375,7 @@ def _settings(
         )
     if bigtiff is not None:
         check_flag(bigtiff, "bigtiff")
-    is_large = given.nbytes > _CLASSIC_BYTES
+    is_large = nbytes > _CLASSIC_BYTES
     settings: dict[str, Any] = {
         "bigtiff": is_large if bigtiff is None else bigtiff,
         "ome": dialect == "ome",
@@ -402,8 +398,19 @@ def _settings(
                 f"{', '.join(sorted(_STORED & set(options)))}, or write OME-TIFF with ome=True"
             )
     elif bigtiff is False and is_large:
-        raise ArgumentError(f"elements of {given.nbytes} bytes need BigTIFF; leave out bigtiff")
+        raise ArgumentError(f"elements of {nbytes} bytes need BigTIFF; leave out bigtiff")
     return settings
+
+
+def _checked_pyramid(pyramid: Any, dialect: Dialect) -> int:
+    """Return a number of levels, if such a file can have it."""
+    if isinstance(pyramid, bool) or not isinstance(pyramid, (int, np.integer)):
+        raise ArgumentTypeError(f"pyramid is a number of levels, not {pyramid!r}")
+    if pyramid < 0:
+        raise ArgumentError(f"pyramid is a number of levels, not {pyramid}")
+    if pyramid and dialect != "ome":
+        raise ArgumentError("OME-TIFF alone has levels of a pyramid: give ome=True")
+    return int(pyramid)
 
 
 def _samples(given: Description, layout: Layout) -> dict[str, Any]:
@@ -472,148 +479,6 @@ def _try(
         raise codec_error(error) or ArgumentError(
             f"tifffile cannot write such a file: {error}"
         ) from error
-
-
-@contextlib.contextmanager
-def _flat(
-    tifffile: Any, fresh: str, where: str, given: Description, settings: Any, arguments: Any
-) -> Iterator[Callable[..., None]]:
-    """Yield a function that writes elements, which lie one after another, from any thread."""
-    stored = arguments["dtype"]
-    with of_library(where, TITLE):
-        with tifffile.TiffWriter(fresh, **settings) as writer:
-            place, _ = writer.write(None, returnoffset=True, **arguments)
-        fd = open_file(fresh, os.O_WRONLY)
-    try:
-        with of_library(where, TITLE):
-            allocate(fd, max(os.fstat(fd).st_size, place + given.nbytes))
-
-        def write(box: Box, values: NDArray[Any], first: int) -> None:
-            kept = values.astype(stored, copy=False).ravel(order="K")
-            write_all(fd, memoryview(kept.view(np.uint8)), place + first * stored.itemsize)
-
-        yield write
-    finally:
-        os.close(fd)
-
-
-class _Piecewise:
-    """Pages or tiles, in their order in the file, on their way to tifffile, which asks for them.
-
-    tifffile writes in a thread of its own, and gets one piece after another from `__call__`.
-
-    Parameters
-    ----------
-    work : callable
-        Takes an iterator of pieces, and writes them.
-    piece : tuple of int
-        Shape of a piece, along all axes of a page.
-    shape : tuple of int
-        Its shape without axes of which it has one element.
-    axes : tuple of int
-        Axes of the array that `shape` is about.
-    dtype : dtype
-    """
-
-    def __init__(
-        self,
-        work: Callable[[Iterator[Any]], object],
-        piece: tuple[int, ...],
-        shape: tuple[int, ...],
-        axes: tuple[int, ...],
-        dtype: np.dtype[Any],
-    ) -> None:
-        self.piece, self._shape, self._axes, self._dtype = piece, shape, axes, dtype
-        self._turn = threading.Condition()
-        self._next: NDArray[Any] | None = None
-        self._is_over = self._is_done = False
-        self._error: BaseException | None = None
-        context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._run, work), daemon=True)
-        self._thread.start()
-
-    def _run(self, work: Callable[[Iterator[Any]], object]) -> None:
-        try:
-            work(self._pieces())
-        except BaseException as error:  # noqa: BLE001 -- raised in the thread of the caller
-            self._error = error
-        finally:
-            with self._turn:
-                self._is_done = True
-                self._turn.notify_all()
-
-    def _pieces(self) -> Iterator[NDArray[Any]]:
-        while True:
-            with self._turn:
-                self._turn.wait_for(lambda: self._next is not None or self._is_over)
-                piece, self._next = self._next, None
-                self._turn.notify_all()
-            if piece is None:
-                return
-            yield piece
-
-    def __call__(self, box: Box, values: NDArray[Any]) -> None:
-        """Hand on a piece; return once the one before it is taken."""
-        piece = np.zeros(self._shape, self._dtype)
-        extents = tuple(box[axis].stop - box[axis].start for axis in self._axes)
-        piece[tuple(slice(0, n) for n in extents)] = values.reshape(extents)
-        with self._turn:
-            self._turn.wait_for(lambda: self._next is None or self._is_done)
-            if self._is_done:
-                self._raise()
-            self._next = piece
-            self._turn.notify_all()
-
-    def _raise(self) -> None:
-        error, self._error = self._error, None
-        raise error or FormatError("tifffile ended before the last element")
-
-    def finish(self) -> None:
-        """Wait until the file is complete."""
-        self.stop()
-        if self._error is not None:
-            self._raise()
-
-    def stop(self) -> None:
-        """Let tifffile end after the pieces that it has, and wait for that."""
-        with self._turn:
-            self._is_over = True
-            self._turn.notify_all()
-            self._turn.wait_for(lambda: self._is_done)
-        self._thread.join()
-
-
-@contextlib.contextmanager
-def _piecewise(
-    tifffile: Any, fresh: str, where: str, layout: Layout, settings: Any, arguments: Any
-) -> Iterator[_Piecewise]:
-    """Yield a function that takes pages or tiles, one after another."""
-    stored = arguments["dtype"]
-    piece = shape = layout.page
-    if arguments.get("tile"):
-        tile = tuple(map(int, arguments["tile"]))
-        contig = layout.page[-1:] if layout.samples == "contig" else ()
-        piece = shape = (*tile, *contig)
-        if layout.samples == "separate":
-            piece = (1, *tile)
-    limits = {
-        "maxworkers": max(1, config.threads),
-        "buffersize": max(1 << 16, config.max_memory // 16),
-    }
-
-    def work(pieces: Iterator[Any]) -> None:
-        with tifffile.TiffWriter(fresh, **settings) as writer:
-            writer.write(pieces, **{**limits, **arguments})
-
-    axes = layout.order[: len(layout.axes)][-len(shape) :]
-    feed = _Piecewise(work, piece, shape, axes, stored)
-    try:
-        yield feed
-        with of_library(where, TITLE):
-            feed.finish()
-    except BaseException:
-        feed.stop()
-        raise
 
 
 TIFF = Format(

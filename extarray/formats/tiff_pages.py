@@ -325,7 +325,7 @@ class _Pages:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether there are pages, strips or tiles that no file has, and that are zero."""
+        """True if no file has some of the pages, strips or tiles, which are zero then."""
         return any(
             page is None or (0 in page.databytecounts and not page.keyframe.nodata)
             for page in self.pages

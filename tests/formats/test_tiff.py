@@ -189,10 +189,9 @@ def test_large_pages_are_compressed_in_tiles(file):
 
 def test_elements_beyond_4_gib_are_bigtiff():
     for nbytes, is_big in ((1 << 32) - 1, True), (1 << 31, False):
-        given = xa.formats.Description((nbytes,), np.dtype("u1"))
-        assert module._settings(given, "plain", None, {})["bigtiff"] is is_big
+        assert module._settings(nbytes, "plain", None, {})["bigtiff"] is is_big
     with pytest.raises(xa.ArgumentError, match="4 GiB"):
-        module._settings(xa.formats.Description((1 << 33,), np.dtype("u1")), "imagej", None, {})
+        module._settings(1 << 33, "imagej", None, {})
 
 
 # -- facts ---------------------------------------------------------------------------------------
@@ -424,6 +423,40 @@ def test_levels_of_a_pyramid(file):
         xa.from_tiff(file, level="1")
 
 
+def halves(x, axes):
+    """Return the means of 2 by 2 elements, the last ones repeated where the number is odd."""
+    y = np.pad(x, [(0, n % 2 if j in axes else 0) for j, n in enumerate(x.shape)], mode="edge")
+    y = y.astype("f8")
+    for axis in axes:
+        one, other = (y.take(range(k, y.shape[axis], 2), axis) for k in range(2))
+        y = (one + other) / 2
+    return (np.rint(y) if x.dtype.kind == "u" else y).astype(x.dtype)
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape", "dtype"),
+    [
+        (("y", "x"), (70, 101), "u2"),
+        (("z", "y", "x"), (3, 64, 33), "f4"),
+        (("t", "y", "x", "s"), (2, 50, 60, 3), "u1"),
+        (("s", "y", "x"), (3, 50, 60), "u1"),
+        (("c", "y", "x"), (2, 40, 40), "?"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}], ids=str)
+def test_pyramids_are_written(file, dims, shape, dtype, options):
+    x = numbers(shape, dtype)
+    axes = dims.index("y"), dims.index("x")
+    xa.to_tiff(xa.from_array(x, dims=dims), file, ome=True, tile=(16, 32), pyramid=2, **options)
+    with tifffile.TiffFile(file) as f:
+        (series,) = f.series
+        assert len(series.levels) == 3 and series.keyframe.tile == (16, 32)
+        for number, level in enumerate(series.levels):
+            assert level.dtype == x.dtype and np.array_equal(level.asarray(), x)
+            assert np.array_equal(xa.from_tiff(file, level=number)[...], x)
+            x = x[:, ::2, ::2] if dtype == "?" else halves(x, axes)
+
+
 def multi(tmp_path):
     """Make an OME-TIFF of two files, each with two planes."""
     x = numbers((4, 20, 30))
@@ -548,6 +581,9 @@ def test_a_package_that_is_missing_is_named(file, tmp_path, monkeypatch):
         (xa.zeros((2, 2), "u1"), {"imagej": True, "bigtiff": True}, xa.ArgumentError, "4 GiB"),
         (xa.zeros((2, 2), "u1"), {"compression": "nosuch"}, xa.ArgumentError, "tifffile cannot"),
         (xa.zeros((2, 2), "u1"), {"tile": (5, 5)}, xa.ArgumentError, "tile"),
+        (xa.zeros((2, 2), "u1"), {"pyramid": 1}, xa.ArgumentError, "ome=True"),
+        (xa.zeros((2, 2), "u1"), {"pyramid": 2, "ome": True}, xa.ArgumentError, "2 levels"),
+        (xa.zeros((2, 2), "u1"), {"pyramid": "1"}, xa.ArgumentTypeError, "number of levels"),
         (xa.zeros((2, 2), "u1"), {"nosuch": 1}, xa.ArgumentError, "nosuch"),
         (xa.zeros((2, 2), "u1"), {"metadata": {}}, xa.ArgumentError, "'metadata'"),
         (xa.zeros((2, 2), "u1"), {"byteorder": "x"}, xa.ArgumentError, "byteorder"),
@@ -695,7 +731,7 @@ xa.config.threads = 2
 a = xa.create({str(tmp_path / "source")!r}, (4096, 8192), "u2", chunks=(256, 512))
 folder = {str(tmp_path)!r}
 small = xa.zeros((600, 600), "u2", chunks=(200, 300))
-for options in ({{}}, {{"compression": "zlib"}}, {{"tile": (256, 256)}}):
+for options in ({{}}, {{"compression": "zlib"}}, {{"tile": (256, 256), "ome": True, "pyramid": 1}}):
     xa.to_tiff(small, folder + "/small.tif", overwrite=True, **options)
     xa.from_tiff(folder + "/small.tif")
 """
@@ -703,7 +739,7 @@ for options in ({{}}, {{"compression": "zlib"}}, {{"tile": (256, 256)}}):
     for name, options in (
         ("a", "{}"),
         ("b", "{'compression': 'zlib'}"),
-        ("c", "{'tile': (256, 256)}"),
+        ("c", "{'tile': (256, 256), 'ome': True, 'pyramid': 2}"),
     ):
         file = f"folder + '/{name}.tif'"
         calls.append(f"xa.to_tiff(a, {file}, **{options})")
