@@ -70,11 +70,11 @@ class _Heard(logging.Handler):
     def __exit__(self, *error: object) -> None:
         logging.getLogger("tifffile").removeHandler(self)
 
-    def check(self, lost: list[str]) -> None:
+    def check(self, where: str, lost: list[str]) -> None:
         """Raise the error of a damaged file; add other messages to what is lost."""
         for each in self.errors:
             if any(word in each for word in _DAMAGE):
-                raise FormatError(f"it is damaged, or not complete: {each}")
+                raise FormatError(f"{where!r} is damaged, or not complete: {each}")
         lost.extend(f"facts of which tifffile says: {each}" for each in self.errors)
         said = (each for each in self.warnings if "zeroed" in each or "failed" in each)
         lost.extend(f"all planes; tifffile says: {each}" for each in said)
@@ -90,8 +90,8 @@ def _opened(file: Any, lost: list[str]) -> Iterator[tuple[Any, str]]:
             os.stat(where)  # raises the error of the system
             tiff = stack.enter_context(tifffile.TiffFile(where))
             if not tiff.series:
-                raise FormatError("it has no images")
-            heard.check(lost)
+                raise FormatError(f"{where!r} has no images")
+            heard.check(where, lost)
         yield tiff, where
 
 
@@ -127,7 +127,7 @@ def source_of_series(
         with of_library(where, TITLE), _Heard() as heard:
             number = _number(tiff, where, name)
             source = _source_of(tiff, where, number, level, squeeze, lost, stack)
-            heard.check(lost)
+            heard.check(where, lost)
         yield source
 
 
@@ -166,7 +166,10 @@ def _source_of(
     if axes.endswith("S") and shape[-1] == 1 and "S" not in page.axes:  # implied by OME and ImageJ
         axes, shape = axes[:-1], shape[:-1]
     if page.dtype is None:
-        raise DTypeError(f"no array has elements of {page.bitspersample} bits")
+        raise DTypeError(
+            f"{where!r} has elements of {page.bitspersample} bits and format {page.sampleformat}, "
+            "which no array has"
+        )
     dims = names_of_axes(axes)
     facts = facts_of(tiff, number, dims, shape, lost)
     given = Description(
@@ -190,8 +193,8 @@ def _source_of(
             return _source_of_pages(pages, given, lost)
     if given.nbytes > config.max_memory // 2:
         raise FormatError(
-            f"it has {given.nbytes} bytes of elements that do not lie in pages as its axes do, too "
-            "many for config.max_memory"
+            f"{where!r} has {given.nbytes} bytes of elements that do not lie in pages as its axes "
+            "do, too many for config.max_memory"
         )
     whole = series.asarray().reshape(shape)
     return Source(given, lambda box: part_of(whole, box), parallel=True, lost=lost)
@@ -248,12 +251,14 @@ class _Segments:
     Parameters
     ----------
     key : tifffile.TiffPage
+    where : str
+        Name of the file, for errors.
     """
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: Any, where: str) -> None:
         self.key, self.is_final = key, bool(key.is_final)
         if not self.is_final:
-            _check_decoder(key)
+            _check_decoder(key, where)
         # Places of the axes of a page among those of tifffile's segments: samples in planes, depth,
         # rows, columns, samples of pixels.
         known = {"Z": 1, "Y": 2, "X": 3, "S": 0 if key.axes.startswith("S") else 4}
@@ -299,12 +304,12 @@ class _Pages:
         self._dtype, self._shape = np.dtype(series.dtype), tuple(series.keyframe.shape)
         wanted = math.prod(series.shape) // max(1, math.prod(self._shape))
         if len(self.pages) != wanted:
-            raise FormatError(f"it has {len(self.pages)} pages, but its axes need {wanted}")
-        self._first = _Segments(series.keyframe)
+            raise FormatError(f"{where!r} has {len(self.pages)} pages, but its axes need {wanted}")
+        self._first = _Segments(series.keyframe, where)
         self._kinds = {id(series.keyframe): self._first}
         for page in self.pages:  # files of one series may be compressed differently
             if page is not None and id(page.keyframe) not in self._kinds:
-                self._kinds[id(page.keyframe)] = _Segments(page.keyframe)
+                self._kinds[id(page.keyframe)] = _Segments(page.keyframe, where)
         self._own = series.parent
         self._paths = sorted({self._path(page) for page in self.pages if page is not None})
         self._file = File.open(where, os.O_RDONLY) if self._paths == [where] else None
@@ -400,7 +405,7 @@ class _Pages:
     def _segment_of(self, page: Any, key: Any, number: int) -> tuple[Any, Any, Any]:
         """Return a decoded strip or tile, its place, and its shape."""
         if number >= len(page.dataoffsets) or number >= len(page.databytecounts):
-            raise FormatError(f"it has no strip or tile {number} of a page")
+            raise FormatError(f"{self._path(page)!r} has no strip or tile {number} of a page")
         place, size = page.dataoffsets[number], page.databytecounts[number]
         data = self._bytes(page, place, size) if place and size else None
         tables = (
@@ -427,12 +432,12 @@ class _Pages:
         return bytes(data)
 
 
-def _check_decoder(page: Any) -> None:
+def _check_decoder(page: Any, where: str) -> None:
     """Refuse pages that no installed library decodes."""
     try:
         page.decode(None, 0)
     except (ValueError, NotImplementedError) as error:
-        raise codec_error(error) or FormatError(str(error)) from error
+        raise codec_error(error) or FormatError(f"{where!r} is not decoded: {error}") from error
 
 
 def codec_error(error: BaseException) -> ExtArrayError | None:
