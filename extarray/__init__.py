@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from extarray.formats.netcdf import from_netcdf, to_netcdf
     from extarray.formats.registry import file_formats
     from extarray.formats.tables import from_csv
+    from extarray.formats.tiff import from_tiff, to_tiff
     from extarray.formats.zarr import from_zarr, to_zarr
     from extarray.maintenance.advice import advise_chunks
     from extarray.maintenance.check import check
@@ -90,6 +91,7 @@ _later = LazyImports(
         "extarray.formats.netcdf": "from_netcdf to_netcdf",
         "extarray.formats.registry": "file_formats",
         "extarray.formats.tables": "from_csv",
+        "extarray.formats.tiff": "from_tiff to_tiff",
         "extarray.formats.zarr": "from_zarr to_zarr",
         "extarray.maintenance.advice": "advise_chunks",
         "extarray.maintenance.check": "check",
@@ -138,6 +140,7 @@ __all__ = [
     "from_npy",
     "from_npz",
     "from_raw",
+    "from_tiff",
     "from_zarr",
     "fromfile",
     "full",
@@ -161,6 +164,7 @@ __all__ = [
     "to_npy",
     "to_npz",
     "to_raw",
+    "to_tiff",
     "to_zarr",
     "unpack",
     "zeros",

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -34,10 +34,11 @@ from extarray.cli._selection import parse_selection, parse_value
 from extarray.cli.look import is_group, opened, opened_group
 from extarray.common.errors import ArgumentError, ExtArrayError, FormatError, VariableError
 from extarray.common.limits import limits
+from extarray.common.terminal import print_text
 from extarray.format.suffixes import PAIR
 from extarray.formats.description import Description, described
 from extarray.formats.files import Claims, check_free, of_library
-from extarray.formats.registry import file_formats, format_of
+from extarray.formats.registry import file_formats, format_of, formats_of
 from extarray.formats.transfer import Format, Source, load, runs
 from extarray.remote.locations import is_url
 from extarray.storage.filesystem import has_files
@@ -58,8 +59,13 @@ _OPTIONS = option(
 # -- choice of the file, and of the array in it --------------------------------------------------
 
 
-def _located(text: str, name: str | None) -> tuple[Format, str, str | None]:
-    """Split ``FILE`` or ``FILE:/NAME`` into format, file and name."""
+def _located(
+    text: str, name: str | None, attrs: Mapping[str, Any] | None = None
+) -> tuple[Format, str, str | None]:
+    """Split ``FILE`` or ``FILE:/NAME`` into format, file and name.
+
+    `attrs` are those of an array that is to be written.
+    """
     file, part = text, None
     before, colon, behind = text.rpartition(":")
     if colon and not os.path.exists(text):
@@ -68,7 +74,7 @@ def _located(text: str, name: str | None) -> tuple[Format, str, str | None]:
                 file, part = before, behind.lstrip("/") or None
     with wrong_calls():
         if name is None:
-            return format_of(file), file, part
+            return format_of(file, attrs), file, part
     known = file_formats()
     if name not in known:
         raise WrongCall(f"unknown format {name!r}; the formats are: {', '.join(sorted(known))}")
@@ -81,6 +87,18 @@ def _only_part(found: Format, file: str, part: str | None) -> str | None:
         return part
     names = found.names(file)
     return names[0] if len(names) == 1 else None
+
+
+def _tell_choice(found: Format, file: str, name: str | None) -> None:
+    """Say that contents of a file decide how it is read, and what else is possible."""
+    if name is None and found.suits is not None and os.path.exists(file):
+        others = [each.name for each in formats_of(file) if each is not found]
+        if others:
+            print_text(
+                f"extarray import: {file!r} has tags of {found.title}, and is read so; "
+                f"--format {' or '.join(others)} reads it otherwise",
+                stream=sys.stderr,
+            )
 
 
 def _settings(options: tuple[str, ...]) -> dict[str, Any]:
@@ -300,6 +318,7 @@ def import_(
             ).close()
         return
     found, file, part = _located(source, format_name)
+    _tell_choice(found, file, format_name)
     part = _only_part(found, file, part)
     with wrong_calls(), _known_options(found):
         found.load(
@@ -376,7 +395,7 @@ def export(
                 raise usage_error("standard output is written as .npy, which takes no --option")
             _pour(a if index is None else a.lazy[index])
             return
-        found, file, part = _located(target, format_name)
+        found, file, part = _located(target, format_name, a.attrs)
         if found.part and part is None:
             part = a.path.name
         with _known_options(found):

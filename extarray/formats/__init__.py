@@ -21,6 +21,8 @@ From the top down; each module uses only modules below it:
     Zarr 2 and 3: arrays in stores, through zarr-python.
 ``geotiff``
     GeoTIFF: rasters of bands, with their georeferencing, through rasterio.
+``tiff``
+    TIFF: OME-TIFF, ImageJ stacks, and pages of any other kind, through tifffile.
 ``mat``
     MATLAB matrices in .mat files: version 5 through SciPy, version 7.3 through h5py.
 ``fits``
@@ -29,6 +31,12 @@ From the top down; each module uses only modules below it:
     ENVI: raw elements beside a text header, as common for hyperspectral images.
 ``tables``
     CSV: tables in text files, whose rows become records, or whose columns become arrays.
+``tiff_pieces``
+    Elements on their way into TIFF files: in place, or piece by piece; pyramids.
+``tiff_pages``
+    Series of pages in TIFF files, read through tifffile: pages, strips and tiles.
+``tiff_parts``
+    Facts of TIFF files, through tifffile: axes, lengths and units, channels, attributes.
 ``netcdf_parts``
     Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates.
 ``hdf5_parts``

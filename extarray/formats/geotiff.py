@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import re
+import struct
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,9 @@ from extarray.formats.transfer import Format, Sink, Source, has_likeness
 from extarray.storage.filesystem import File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from os import PathLike
-    from typing import SupportsIndex
+    from typing import IO, SupportsIndex
 
     from numpy.typing import NDArray
 
@@ -56,6 +57,12 @@ _EXACT = 53
 _OWN = ("crs", "transform", "scales", "offsets", "units", "colors", "nodata")
 #: Values for bands without an entry.
 _DEFAULTS = {"scales": 1.0, "offsets": 0.0, "units": "", "colors": "undefined"}
+#: Tags of GeoTIFF and GDAL: scale, tie points, transform, keys; metadata and nodata.
+_GEOGRAPHIC_TAGS = frozenset([33550, 33922, 34264, 34735, 42112, 42113])
+#: Attributes for which an array is written as GeoTIFF.
+_GEOGRAPHIC_ATTRS = frozenset(["crs", "transform"])
+#: Most tags of a page to look at.
+_MOST_TAGS = 4096
 #: Namespaces of tags that GDAL derives from the rest of a file.
 _DERIVED = frozenset(["IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS"])
 
@@ -133,8 +140,8 @@ def from_geotiff(
 
     Notes
     -----
-    Pages of a TIFF file, such as the planes of a stack, are images of their own; masks and
-    overviews are none.
+    Pages of a TIFF file, such as the planes of a stack, are images of their own, which `from_tiff`
+    reads; masks and overviews are none.
 
     Examples
     --------
@@ -285,8 +292,8 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
             if pages > 1:
                 raise FormatError(
                     f"{where!r} has {pages} pages, but only GeoTIFF files with one page can be "
-                    "read; read the pages with tifffile, or one of them with "
-                    f"rasterio.open('GTIFF_DIR:1:{where}'), and make an array with "
+                    "read; extarray.from_tiff reads all pages, without their places; or read one "
+                    f"of them with rasterio.open('GTIFF_DIR:1:{where}'), and make an array with "
                     "extarray.from_array"
                 )
             _check_length(where, dataset)
@@ -695,4 +702,44 @@ def _describe(dataset: Any, given: Description, lost: list[str]) -> None:
         lost.append(f"the names of the axes {given.dims}")
 
 
-GEOTIFF = Format("geotiff", _TITLE, (".tif", ".tiff", ".gtiff"), _source, _sink, extra="geotiff")
+# -- choice among TIFF files ---------------------------------------------------------------------
+
+
+def _suits(file: Any, attrs: Mapping[str, Any] | None) -> bool:
+    """Tell whether a file of pages is a raster with a place, or an array is to be one."""
+    if attrs is not None:
+        return bool(_GEOGRAPHIC_ATTRS & attrs.keys())
+    try:
+        with open(file, "rb") as stream:
+            return bool(_GEOGRAPHIC_TAGS & set(_first_tags(stream)))
+    except (OSError, struct.error):
+        return False  # whoever reads it says what it lacks
+
+
+def _first_tags(stream: IO[bytes]) -> Iterator[int]:
+    """Yield the numbers of the tags of a file's first page."""
+    order = {b"II": "<", b"MM": ">"}.get(stream.read(2))
+    if order is None:
+        return
+    (version,) = struct.unpack(f"{order}H", stream.read(2))
+    is_big = version == 43
+    stream.seek(8 if is_big else 4)
+    (place,) = struct.unpack(f"{order}{'Q' if is_big else 'I'}", stream.read(8 if is_big else 4))
+    if place > 1 << 62:
+        return
+    stream.seek(place)
+    (n,) = struct.unpack(f"{order}{'Q' if is_big else 'H'}", stream.read(8 if is_big else 2))
+    for _ in range(min(n, _MOST_TAGS)):
+        entry = stream.read(20 if is_big else 12)
+        yield struct.unpack(f"{order}H", entry[:2])[0]
+
+
+GEOTIFF = Format(
+    "geotiff",
+    _TITLE,
+    (".tif", ".tiff", ".gtiff"),
+    _source,
+    _sink,
+    extra="geotiff",
+    suits=_suits,
+)

@@ -16,7 +16,7 @@ from extarray.formats.transfer import Format
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GROUP", "file_formats", "format_of"]
+__all__ = ["GROUP", "file_formats", "format_of", "formats_of"]
 
 #: Entry point group by which packages add formats; each entry point names a `Format`.
 GROUP = "extarray.formats"
@@ -31,6 +31,7 @@ _ours = LazyImports(
         "extarray.formats.mat": "MAT",
         "extarray.formats.netcdf": "NETCDF",
         "extarray.formats.tables": "CSV",
+        "extarray.formats.tiff": "TIFF",
         "extarray.formats.zarr": "ZARR",
     }
 )
@@ -88,12 +89,16 @@ def _taken_up(found: dict[str, Format], point: Any) -> str:
     return ""
 
 
-def format_of(file: Any) -> Format:
+def format_of(file: Any, attrs: Mapping[str, Any] | None = None) -> Format:
     """Return the format of a file, by the suffix of its name.
+
+    Formats that share a suffix are told apart by what the file has, or is to have.
 
     Parameters
     ----------
     file : str or PathLike
+    attrs : mapping, optional
+        Attributes of the array to be written.  None: the file is to be read.
 
     Returns
     -------
@@ -109,11 +114,23 @@ def format_of(file: Any) -> Format:
     >>> format_of("scene.NPY").name
     'npy'
     """
+    possible = formats_of(file)
+    return next((f for f in possible if f.suits is None or f.suits(file, attrs)), possible[0])
+
+
+def formats_of(file: Any) -> list[Format]:
+    """Return the formats whose files have the suffix of a name; see `format_of`.
+
+    Examples
+    --------
+    >>> [each.name for each in formats_of("scene.tif")]
+    ['geotiff', 'tiff']
+    """
     name = os.path.basename(os.fsdecode(file)).lower()
-    there: dict[str, Format] = {}
+    there: dict[str, list[Format]] = {}
     for each in file_formats().values():
         for suffix in each.suffixes:
-            there.setdefault(suffix, each)
+            there.setdefault(suffix, []).append(each)
     for suffix in sorted(there, key=len, reverse=True):  # ".nc.gz" before ".gz"
         if name.endswith(suffix):
             return there[suffix]

@@ -39,7 +39,7 @@ from extarray.streaming.mapped_pages import Passing
 from extarray.streaming.warnings import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
@@ -776,6 +776,10 @@ class Format:
         group of a whole file, in the folder `path`.  None: the format has no groups.
     save_group : callable, optional
         ``save_group(group, file, None, overwrite=..., **options)`` writes a group to a file.
+    suits : callable, optional
+        ``suits(file, attrs)`` tells whether a file with a suffix that other formats share is of
+        this one, or is to be for an array with these attributes, if they are not None.  None: all
+        are.
 
     Examples
     --------
@@ -795,6 +799,7 @@ class Format:
     edit: Callable[..., AbstractContextManager[Edit]] | None = field(default=None, repr=False)
     load_group: Callable[..., Any] | None = field(default=None, repr=False)
     save_group: Callable[..., Any] | None = field(default=None, repr=False)
+    suits: Callable[[Any, Mapping[str, Any] | None], bool] | None = field(default=None, repr=False)
 
     def load(
         self,

@@ -283,6 +283,8 @@ print("alive")
         ("to_geotiff", "b.tif", {}),
         ("to_geotiff", "b.tif", {"compress": "lzw"}),
         ("to_geotiff", "b.tif", {"compress": "deflate", "tiled": True}),
+        ("to_tiff", "b.tif", {}),
+        ("to_tiff", "b.tif", {"compression": "zlib", "ome": True}),
         ("to_envi", "b.hdr", {}),
         ("to_npy", "b.npy", {}),
         ("to_npz", "a.npz", {}),
@@ -294,6 +296,7 @@ print("alive")
 )
 def test_an_export_to_a_full_disk(private_mount, script, tmp_path, call, name, options):
     needs = {"geotiff": "rasterio", "netcdf": "netCDF4", "fits": "astropy", "mat": "scipy"}
+    needs["tiff"] = "tifffile"
     pytest.importorskip(needs.get(call.removeprefix("to_"), "h5py"))
     folder = tmp_path / "full"
     folder.mkdir()

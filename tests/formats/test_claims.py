@@ -77,7 +77,15 @@ def geotiff(path):
     return xa.from_geotiff, (path,)
 
 
-FORMATS = [hdf5, hdf5_group, hdf5_texts, mapped_hdf5, netcdf, zarr, geotiff]
+def pages(path):
+    tifffile = pytest.importorskip("tifffile")
+    tiles = (np.zeros((256, 256), "u1") if j == 0 else None for j in range(256))
+    options = {"shape": SHAPE, "dtype": "u1", "tile": (256, 256), "compression": "zlib"}
+    tifffile.imwrite(path, tiles, **options)
+    return xa.from_tiff, (path,)
+
+
+FORMATS = [hdf5, hdf5_group, hdf5_texts, mapped_hdf5, netcdf, zarr, geotiff, pages]
 
 
 @pytest.mark.slow
@@ -102,7 +110,7 @@ def test_a_file_that_says_it_is_much_larger(make, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [hdf5, hdf5_group, mapped_hdf5, netcdf, zarr])
+@pytest.mark.parametrize("make", [hdf5, hdf5_group, mapped_hdf5, netcdf, zarr, pages])
 def test_holes_that_stay_holes_are_no_claim(make, tmp_path):
     """The array takes space for one box, of at most 4 MiB."""
     read, names = make(tmp_path / "file")
@@ -110,7 +118,7 @@ def test_holes_that_stay_holes_are_no_claim(make, tmp_path):
         made = read(*names, path=tmp_path / "array")
     array = made["b"] if make is hdf5_group else made
     assert array.info()["sparse"]
-    assert array[0, 0] == (0 if make is hdf5_group else 7)
+    assert array[0, 0] == (0 if make in (hdf5_group, pages) else 7)
     assert not array[..., 1:].any()
     made.close()
 
@@ -273,6 +281,9 @@ def test_a_tiff_of_4_kb_that_says_it_has_65281_bands(tmp_path, order):
     tiff(tmp_path / "file.tif", 65281, order=order)
     with pytest.raises(xa.FormatError, match=r"4096 bytes, but .* 65289"):
         xa.from_geotiff(tmp_path / "file.tif")
+    pytest.importorskip("tifffile")
+    with pytest.raises(xa.FormatError, match=r"4088 bytes of elements, but .* 65281"):
+        xa.from_tiff(tmp_path / "file.tif")
 
 
 @pytest.mark.slow
@@ -292,8 +303,9 @@ def test_a_tag_that_says_it_is_longer_than_the_file(tmp_path):
     (tmp_path / "file.tif").write_bytes(data)
     tracemalloc.start()
     try:
-        with pytest.raises(xa.FormatError):
-            xa.from_geotiff(tmp_path / "file.tif")
+        for read in (xa.from_geotiff, xa.from_tiff):
+            with pytest.raises((xa.FormatError, xa.MissingExtraError)):
+                read(tmp_path / "file.tif")
         assert tracemalloc.get_traced_memory()[1] < 1 << 24
     finally:
         tracemalloc.stop()

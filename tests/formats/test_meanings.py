@@ -115,6 +115,7 @@ _OTHERS = {
     "envi": (),
     "mat": ("x",),
     "geotiff": (),
+    "tiff": (),
 }
 
 
@@ -122,6 +123,7 @@ _OTHERS = {
 def test_bits_of_nan_go_through_other_formats(file, form):
     """GDAL takes blocks of other NaNs for its nodata; a warning says so."""
     needs = {"hdf5": "h5py", "netcdf": "netCDF4", "fits": "astropy", "geotiff": "rasterio"}
+    needs["tiff"] = "tifffile"
     if form in needs:
         pytest.importorskip(needs[form])
     x = np.full((8, 8), 0x7F800001, "u4").view("f4")

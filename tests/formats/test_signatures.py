@@ -31,9 +31,12 @@ READ_LAST = {
 WRITTEN_FIRST = {"selection": None}
 WRITTEN_LAST = {"overwrite": False, "progress": True}
 #: Formats whose numbers are never packed.
-PLAIN = {"from_npy", "from_npz", "from_raw", "from_mat", "from_csv", "map_hdf5", "map_netcdf"}
+PLAIN = {
+    *("from_npy", "from_npz", "from_raw", "from_mat", "from_csv", "from_tiff"),
+    *("map_hdf5", "map_netcdf"),
+}
 #: Functions that also make or write groups, which their docstrings mention.
-OF_GROUPS = {"from_csv", "from_hdf5", "from_netcdf", "from_zarr"}
+OF_GROUPS = {"from_csv", "from_hdf5", "from_netcdf", "from_tiff", "from_zarr"}
 #: Parameters that every format describes in the same words.
 SAME = [
     "chunks",
@@ -95,9 +98,10 @@ def test_all_formats_are_here():
         "npy",
         "npz",
         "raw",
+        "tiff",
         "zarr",
     }
-    assert len(READERS) == 13 and len(WRITERS) == 10
+    assert len(READERS) == 14 and len(WRITERS) == 11
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

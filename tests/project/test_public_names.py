@@ -46,6 +46,8 @@ FUNCTIONS = {
     "to_envi": "a file selection interleave overwrite progress",
     "from_geotiff": "file path chunks mask_and_scale overwrite progress",
     "to_geotiff": "a file selection overwrite progress options",
+    "from_tiff": "file series path chunks level squeeze overwrite progress",
+    "to_tiff": "a file selection ome imagej bigtiff pyramid overwrite progress options",
     "from_zarr": "store name path chunks mask_and_scale overwrite progress",
     "to_zarr": "a store name selection zarr_format overwrite progress options",
     "from_mat": "file variable path chunks mat_dtype overwrite progress",

@@ -128,6 +128,7 @@ def save_group(call, name):
 
 NEEDS = {
     "to_geotiff": "rasterio",
+    "to_tiff": "tifffile",
     "to_hdf5": "h5py",
     "to_netcdf": "netCDF4",
     "to_mat": "scipy",
@@ -156,6 +157,7 @@ JOBS = {
     "group, imported": (group_over, ("set/a.xmd", "set/a.xta")),
     "to_npy": (export("to_npy", "a.npy"), ("a.npy",)),
     "to_geotiff": (export("to_geotiff", "a.tif"), ("a.tif",)),
+    "to_tiff": (export("to_tiff", "a.tif"), ("a.tif",)),
     "to_envi": (export("to_envi", "a.hdr"), ("a.hdr", "a.img")),
     **{call: (export(call, *file), file[:1]) for call, file in FILES.items()},
     "to_npz, one more": (export("to_npz", "a.npz", "y"), ("a.npz",)),
@@ -341,7 +343,7 @@ def inner_folder(path):
 @pytest.mark.parametrize("kind", [pipe, device, inner_folder])
 @pytest.mark.parametrize("linked", [False, pytest.param(True, marks=needs_links)])
 @pytest.mark.parametrize(
-    "name", ["create", "unpack", "pack", "to_npy", "to_geotiff", "to_envi", *FILES]
+    "name", ["create", "unpack", "pack", "to_npy", "to_geotiff", "to_tiff", "to_envi", *FILES]
 )
 def test_what_is_no_regular_file_is_refused(folder, name, kind, linked):
     call, replaced = JOBS[name]

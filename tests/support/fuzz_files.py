@@ -152,6 +152,22 @@ def geotiff(folder: Path) -> None:
             f.set_band_description(1, "red")
 
 
+def tiff(folder: Path) -> None:
+    import tifffile
+
+    said = {"axes": "CYX", "PhysicalSizeX": 0.5, "Channel": {"Name": ["a", "b"]}}
+    options: list[dict[str, Any]] = [
+        {},
+        {"compression": "zlib", "predictor": True, "rowsperstrip": 2},
+        {"tile": (16, 16), "compression": "lzw", "bigtiff": True},
+        {"ome": True, "metadata": said},
+        {"imagej": True, "metadata": {"axes": "CYX", "unit": "um", "Labels": ["a", "b"]}},
+    ]
+    for number, given in enumerate(options):
+        x = np.stack([X, X]).astype("u2")
+        tifffile.imwrite(folder / f"{number}.tif", x, photometric="minisblack", **given)
+
+
 def envi(folder: Path) -> None:
     for interleave in ("bsq", "bil", "bip"):
         a = xa.from_array(np.stack([X] * 3, -1).astype("u2"), dims=("y", "x", "band"))
@@ -319,6 +335,7 @@ FORMATS = {
     "npy": Format("", npy, (each("npy"),)),
     "npz": Format("", npz, (each("npz"),)),
     "zarr": Format("zarr", zarr, jobs("zarr")),
+    "tiff": Format("tifffile", tiff, (each("tiff"), whole("tiff"))),
     "packed": Format("", packed, (opened, checked, unpacked)),
 }
 

@@ -421,6 +421,22 @@ def raster(folder: Path) -> int:
     return one_of(xa.from_geotiff(folder / "a.tif", progress=False)[0], OLD, NEW)
 
 
+def before_pages(folder: Path) -> None:
+    xa.to_tiff(xa.from_array(OLD), folder / "a.tif", progress=False)
+    private(folder / "a.tif")
+
+
+def to_tiff(folder: Path) -> None:
+    xa.to_tiff(
+        xa.from_array(NEW), folder / "a.tif", overwrite=True, progress=False, compression="zlib"
+    )
+
+
+def pages(folder: Path) -> int:
+    check_private(folder / "a.tif")
+    return one_of(xa.from_tiff(folder / "a.tif", progress=False)[...], OLD, NEW)
+
+
 def before_envi(folder: Path) -> None:
     xa.to_envi(xa.from_array(OLD), folder / "a.hdr", progress=False)
     private(folder / "a.hdr", folder / "a.img")
@@ -513,6 +529,7 @@ JOBS = {
     ),
     "attributes of a group": Job(before_attrs, save_attrs, saved, {"dataset.json"}),
     "to_npy": Job(before_npy, to_npy, exported, {"a.npy"}),
+    "to_tiff": Job(before_pages, to_tiff, pages, {"a.tif"}),
     "to_geotiff": Job(before_tiff, to_geotiff, raster, {"a.tif"}),
     "to_envi": Job(before_envi, to_envi, image, {"a.hdr", "a.img"}),
     "to_zarr": Job(before_zarr, to_zarr, store, {"a.zarr"}),

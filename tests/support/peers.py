@@ -193,6 +193,18 @@ def quiet_georeference():
         yield
 
 
+def _write_tiff(file, x, **options):
+    import tifffile
+
+    tifffile.imwrite(file, x, photometric="minisblack", **options)
+
+
+def _read_tiff(file, x):
+    import tifffile
+
+    return tifffile.imread(file)
+
+
 def _write_zarr(file, x, name=None, **options):
     import zarr
 
@@ -424,6 +436,31 @@ PEERS = [
             signed_zeros=False,
         )
         for interleave in ("band", "pixel")
+    ),
+    *(
+        Peer(
+            name,
+            lambda file, x, options=options: _write_tiff(file, x, **options),
+            _read_tiff,
+            lambda file, x, **options: xa.from_tiff(file, **options),
+            lambda a, file, given=options, **options: xa.to_tiff(a, file, **given, **options),
+            ".tif",
+            dtypes.split(),
+            ranks=ranks,
+            empty=False,
+            keeps=frozenset(["attrs", "dims"]),
+            needs="tifffile",
+        )
+        for name, options, dtypes, ranks in (
+            ("tiff", {}, "i4 u1 f8 u2 f4 i8 c8 c16 f2 i1 i2 u4 u8", (2, 3, 4)),
+            ("tiff, compressed", {"compression": "zlib"}, "i4 u1 f8 u2 f4 ?", (2, 3, 4)),
+            (
+                "tiff, in tiles",
+                {"tile": (16, 32), "compression": "lzw", "bigtiff": True},
+                "f4 u1 c8",
+                (2, 3, 4),
+            ),
+        )
     ),
     Peer(
         "zarr",
