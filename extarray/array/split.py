@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from extarray.selection.factors import Factor
     from extarray.selection.query import Query
 
-__all__ = ["Split", "lengths_of", "stored_split"]
+__all__ = ["Split", "lengths_of", "spread", "stored_split"]
 
 # Bytes that an index in a list takes while it is computed, besides the core's tables.
 _INDEX_BYTES = 24
@@ -90,6 +90,21 @@ def lengths_of(
             f"{math.prod(found)}; give -1 for one of the lengths"
         )
     return tuple(found)
+
+
+def spread(chunk: int, lengths: Sequence[int]) -> tuple[int, ...]:
+    """Return the extents along new axes of the parts that a chunk's extent of their axis makes.
+
+    Examples
+    --------
+    >>> spread(1, (7, 3, 5)), spread(30, (7, 3, 5))
+    ((1, 1, 1), (2, 3, 5))
+    """
+    parts = []
+    for n in reversed(lengths):
+        parts.append(max(1, min(n, chunk)))
+        chunk //= max(n, 1)
+    return tuple(reversed(parts))
 
 
 def stored_split(view: Any) -> dict[str, dict[str, int]]:
@@ -215,12 +230,8 @@ class Split:
     @property
     def chunks(self) -> tuple[int, ...]:
         """Extents of the parts in which the elements are best read: those of a chunk."""
-        chunks, parts = self._view.chunks, []
-        rest = chunks[self._axis]
-        for n in reversed(self._lengths):
-            parts.append(max(1, min(n, rest)))
-            rest //= max(n, 1)
-        return self._spread(chunks, tuple(reversed(parts)))
+        chunks = self._view.chunks
+        return self._spread(chunks, spread(chunks[self._axis], self._lengths))
 
     @property
     def _lead(self) -> tuple[int, ...]:

@@ -260,3 +260,85 @@ def test_fields_of_records():
     v.lazy[:2, "a"].write(..., 5)
     assert (a["a"][:6] == 5).all()
     assert_same(a["b"], np.concatenate([x, x[:1]])["b"])
+
+
+def test_an_array_says_how_it_is_split(path):
+    split = {"frame": {"t": -1, "c": 3, "z": np.int64(5)}}
+    with xa.create(path, (0, 4, 6), "u2", dims=("frame", "y", "x"), split=split) as a:
+        assert a.chunks == (1, 4, 6)
+        assert a.attrs["split"] == split
+        a.append(frames(40))
+    with xa.open(path) as a:
+        v = a.lazy.split()
+        assert v.dims == ("t", "c", "z", "y", "x")
+        assert_same(v[...], reshaped(frames(40), 0, (3, 3, 5), 0))
+        assert a.lazy.split(complete=True).shape == (2, 3, 5, 4, 6)
+        assert a.lazy[:20, 1:].lazy.split().shape == (2, 3, 5, 3, 6)
+        assert xa.create(None, like=a).lazy.split().shape == v.shape
+    both = {"frame": {"t": -1, "c": 2}, "x": {"i": 3, "j": 2}}
+    a = xa.create(None, (3, 4, 6), dims=("frame", "y", "x"), split=both)
+    assert a.chunks[0] == a.chunks[2] == 1
+    assert a.lazy.split().dims == ("t", "c", "y", "i", "j")
+    assert a.lazy.split(complete=True).shape == (1, 2, 4, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("split", "error"),
+    [
+        (["frame"], TypeError),
+        ({"frame": 3}, TypeError),
+        ({"frame": {}}, TypeError),
+        ({"frame": {"t": 1.5}}, TypeError),
+        ({"frames": {"t": -1}}, ValueError),
+        ({"frame": {"t": -1, "c": -1}}, ValueError),
+        ({"frame": {"t": 0}}, ValueError),
+        ({"frame": {"t": -1, "x": 2}}, ValueError),
+    ],
+)
+def test_what_no_array_is_made_with(path, split, error):
+    with pytest.raises(error, match=r"split|names"):
+        xa.create(path, (0, 4, 6), dims=("frame", "y", "x"), split=split)
+    assert not path.with_suffix(".xmd").exists()
+    with pytest.raises(ValueError, match="with dims"):
+        xa.create(path, (0, 4, 6), split={"frame": {"t": -1}})
+
+
+RECORDING = """
+import sys
+import numpy as np
+import extarray as xa
+split = {"frame": {"t": -1, "c": 3, "z": 2}}
+with xa.create(sys.argv[1], (0, 64, 64), "u2", dims=("frame", "y", "x"), split=split) as a:
+    for i in range(1, 10**6):
+        a.append(np.full((1, 64, 64), i % 60000 + 1, "u2"))
+        print(i, flush=True)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_readers_and_kills_find_whole_frames(path, script):
+    """A reader beside a recording sees a frame whole or not at all; a kill loses none."""
+    process = script.start(RECORDING, path)
+    told = 0
+    try:
+        assert int(process.stdout.readline()) == 1
+        with xa.open(path) as a:
+            while told < 200:
+                told = int(process.stdout.readline())
+                a.refresh()
+                v = a.lazy.split()
+                assert v.shape == (-(-len(a) // 6), 3, 2, 64, 64)
+                last = v[-1].reshape(6, -1)
+                assert (last == last[:, :1]).all()
+                first = 6 * len(v) - 5
+                came = len(a) - first + 1
+                assert last[:, 0].tolist() == [*range(first + 1, len(a) + 2), *[0] * (6 - came)]
+    finally:
+        process.kill()
+        rest = process.communicate()[0].splitlines()
+        told = int(rest[-1]) if rest else told
+    with xa.open(path, "r+") as a:
+        assert len(a) in (told, told + 1)
+        assert (a[...] == np.arange(2, len(a) + 2)[:, None, None]).all()
+        a.append(np.zeros((1, 64, 64), "u2"))
