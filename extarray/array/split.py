@@ -20,7 +20,7 @@ import numpy as np
 from extarray.common.arguments import as_int
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, BoundsError
-from extarray.format.labels import SPLIT, known_split
+from extarray.format.labels import SPLIT, coordinate_form, coordinate_values, known_split
 from extarray.selection.axis_factors import true_points
 from extarray.selection.factors import POINT_BYTES, Points, Progression, in_order, share_of_list
 from extarray.selection.masks import MaskFactor
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from extarray.selection.factors import Factor
     from extarray.selection.query import Query
 
-__all__ = ["Split", "lengths_of", "spread", "stored_split"]
+__all__ = ["Split", "attrs_of_split", "filled_up", "lengths_of", "spread", "stored_split"]
 
 # Bytes that an index in a list takes while it is computed, besides the core's tables.
 _INDEX_BYTES = 24
@@ -105,6 +105,79 @@ def spread(chunk: int, lengths: Sequence[int]) -> tuple[int, ...]:
         parts.append(max(1, min(n, chunk)))
         chunk //= max(n, 1)
     return tuple(reversed(parts))
+
+
+def filled_up(labels: NDArray[Any], axis: int, lengths: Sequence[int]) -> NDArray[Any]:
+    """Split an axis of labels; those of elements that have not come are missing.
+
+    Examples
+    --------
+    >>> filled_up(np.arange(5.0), 0, (2, 3))
+    array([[ 0.,  1.,  2.],
+           [ 3.,  4., nan]])
+    """
+    late = math.prod(lengths) - labels.shape[axis]
+    before, behind = labels.shape[:axis], labels.shape[axis + 1 :]
+    if late:
+        kind = labels.dtype.kind
+        if kind in "biu":
+            labels = labels.astype("f8")
+        missing: Any = {"M": "NaT", "m": "NaT", "U": "", "S": b"", "T": ""}.get(kind, np.nan)
+        fill = np.full((*before, late, *behind), missing, labels.dtype)
+        labels = np.concatenate([labels, fill], axis)
+    return labels.reshape(*before, *lengths, *behind)
+
+
+def attrs_of_split(split: Split, values: dict[str, Any], lost: list[str]) -> dict[str, Any]:
+    """Return the attributes of a split, from those of the view whose axis it splits.
+
+    Labels along the axis become labels along the new ones.  `lost` gets, in words, coordinates that
+    are left out.
+    """
+    names, new_names = split.names
+    found = {name: value for name, value in values.items() if name != SPLIT}
+    rest = known_split(values.get(SPLIT), names)
+    if rest and names is not None:
+        rest.pop(names[split.axis], None)
+        if rest:
+            found[SPLIT] = rest
+    elif SPLIT in values:
+        found[SPLIT] = values[SPLIT]
+    forms = values.get("coords")
+    if not isinstance(forms, dict):
+        return found
+    coords = {}
+    for name, form in forms.items():
+        try:
+            coords[name] = _split_labels(split, coordinate_form(name, form), names, new_names)
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError):
+            lost.append(f"coordinate {name!r}, which does not label each element of the split axis")
+    found["coords"] = coords
+    return found
+
+
+def _split_labels(
+    split: Split,
+    form: dict[str, Any],
+    names: tuple[str, ...] | None,
+    new_names: tuple[str, ...],
+) -> dict[str, Any]:
+    """Return a coordinate of a view as one of its split."""
+    if names is None:
+        if form["dims"]:
+            raise ValueError("names of axes that have none change with their numbers")
+        return form
+    axis = names[split.axis]
+    if axis not in form["dims"]:
+        return form
+    labels, j = coordinate_values(form), form["dims"].index(axis)
+    if labels.shape[j] < split.extent:
+        raise ValueError("it has too few labels")
+    labels = labels[(slice(None),) * j + (slice(split.extent),)]
+    kept = {name: value for name, value in form.items() if name not in ("dtype", "shape")}
+    dims = [*form["dims"][:j], *new_names, *form["dims"][j + 1 :]]
+    data = filled_up(labels, j, split.lengths)
+    return {**kept, "dims": dims, "data": data, "origin": [0] * len(dims)}
 
 
 def stored_split(view: Any) -> dict[str, dict[str, int]]:
@@ -188,6 +261,26 @@ class Split:
         view = release(self._view)
         return self if view is self._view else self._on(view)
 
+    @property
+    def view(self) -> Any:
+        """The view whose axis is split."""
+        return self._view
+
+    @property
+    def axis(self) -> int:
+        """The axis of the view that is split."""
+        return self._axis
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of the new axes."""
+        return self._lengths
+
+    @property
+    def names(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        """Names of the axes of the view, and those of the new axes."""
+        return self._view.dims, self._names
+
     # -- facts -------------------------------------------------------------------------------------
 
     @property
@@ -242,14 +335,15 @@ class Split:
         return (*items[: self._axis], *new, *items[self._axis + 1 :])
 
     @property
-    def _extent(self) -> int:
+    def extent(self) -> int:
+        """Length of the axis that is split."""
         extent: int = self._view.shape[self._axis]
         return extent
 
     @property
     def is_whole(self) -> bool:
         """True if all elements have come."""
-        return math.prod(self._lengths) <= self._extent and self._view._is_whole
+        return math.prod(self._lengths) <= self.extent and self._view._is_whole
 
     @property
     def _identity(self) -> bytes:
@@ -288,7 +382,7 @@ class Split:
             if all(part.start < part.stop for part in box):
                 low = self._flat([part.start for part in box[first:last]])
                 high = self._flat([part.stop - 1 for part in box[first:last]])
-                part = slice(low, min(high + 1, self._extent))
+                part = slice(low, min(high + 1, self.extent))
                 if part.start < part.stop:
                     around.append((*box[:first], part, *box[last:]))
         self._view._ahead(around)
@@ -356,7 +450,7 @@ class Split:
 
     def __getitem__(self, key: tuple[int, ...]) -> Any:
         place = self._placed(key)
-        if place[self._axis] >= self._extent:
+        if place[self._axis] >= self.extent:
             return np.asarray(self.fill_value, self.dtype)[()]
         return self._view[place]
 
@@ -374,7 +468,7 @@ class Split:
             return None
         low = self._flat([part.start for part in parts])
         high = low + math.prod(shape)
-        if not low < high <= self._extent:
+        if not low < high <= self.extent:
             return None
         found = view_of(self._view, (*box[:first], slice(low, high), *box[last:]), writable)
         return None if found is None else found.reshape(self._spread(found.shape, tuple(shape)))
@@ -505,7 +599,7 @@ class Split:
     ) -> _Found:
         """Cut what lies behind the end of the axis off a progression."""
         ends = line.start, line.start + (line.count - 1) * line.step
-        n, dim = self._extent, line.dim
+        n, dim = self.extent, line.dim
         missing: tuple[tuple[NDArray[Any], Any], ...] = ()
         if max(ends) >= n:
             if write:
@@ -557,7 +651,7 @@ class Split:
                     to = axis if axis < self._axis else axis - len(self._lengths) + 1
                     shared[to] = np.ascontiguousarray(np.broadcast_to(index, shape))
         missing: tuple[tuple[NDArray[Any], Any], ...] = ()
-        n = self._extent
+        n = self.extent
         late = flat >= n
         if late.any():
             if write:
@@ -583,11 +677,11 @@ class Split:
 
     def _refuse(self, index: int) -> None:
         """Raise if an index of the axis that is split lies behind its end."""
-        if index >= self._extent:
+        if index >= self.extent:
             names = self._view.dims
             axis = self._axis if names is None else names[self._axis]
             raise BoundsError(
-                f"cannot write to element {index} of axis {axis!r}, which has {self._extent}: the "
+                f"cannot write to element {index} of axis {axis!r}, which has {self.extent}: the "
                 "split shows it before it has come; append it to the array, or extend the axis, "
                 "and make a new view"
             )

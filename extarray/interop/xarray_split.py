@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.array.split import lengths_of, spread
+from extarray.array.split import filled_up, lengths_of, spread
 from extarray.common.extras import require
 from extarray.interop.xarray_lazy import LazyArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
 
 __all__ = ["split_variables"]
 
@@ -125,21 +123,6 @@ def _split(variable: Any, splits: Splits) -> Any:
     else:
         values = np.asarray(variable.values)
         for j, lengths in steps:
-            values = _filled_up(values, j, lengths)
+            extents = lengths_of(values.shape[j], lengths, False, f"axis {j}")
+            values = filled_up(values, j, extents)
     return xr.Variable(dims, values, variable.attrs, encoding)
-
-
-def _filled_up(values: NDArray[Any], axis: int, lengths: Mapping[str, int]) -> NDArray[Any]:
-    """Split an axis of labels; those of elements that have not come are missing."""
-    extents = lengths_of(values.shape[axis], lengths, False, f"axis {axis}")
-    late = math.prod(extents) - values.shape[axis]
-    before, behind = values.shape[:axis], values.shape[axis + 1 :]
-    if late:
-        missing: Any = {"M": "NaT", "m": "NaT", "U": "", "S": b"", "T": ""}.get(
-            values.dtype.kind, np.nan
-        )
-        if values.dtype.kind in "biu":
-            values = values.astype("f8")
-        fill = np.full((*before, late, *behind), missing, values.dtype)
-        values = np.concatenate([values, fill], axis)
-    return values.reshape(*before, *extents, *behind)

@@ -342,3 +342,29 @@ def test_readers_and_kills_find_whole_frames(path, script):
         assert len(a) in (told, told + 1)
         assert (a[...] == np.arange(2, len(a) + 2)[:, None, None]).all()
         a.append(np.zeros((1, 64, 64), "u2"))
+
+
+def test_copies_keep_the_labels_of_a_split(path):
+    coords = {
+        "exposure": {"dims": ["frame"], "data": np.arange(40.0)},
+        "few": {"dims": ["frame"], "data": np.arange(39)},
+        "channel": {"dims": ["c"], "data": ["r", "g", "b"]},
+        "y": np.arange(4.0),
+    }
+    a = recorded(40)
+    a.attrs.update(coords=coords, transform=[10, 0, 300, 0, -10, 900])
+    a.attrs["split"] = {"frame": {"t": -1, "c": 3, "z": 5}}
+    a.append(np.ones((40, 4, 2), "u2"), axis="x", side="start")
+    v = a.lazy.split().lazy[1:, ..., 1:3]
+    with pytest.warns(xa.errors.LossyWarning, match="coordinate 'few'"):
+        copy = xa.rechunk(v, None)
+    assert_same(copy[...], v[...])
+    assert copy.dims == ("t", "c", "z", "y", "x")
+    assert "split" not in copy.attrs
+    assert copy.attrs["transform"] == [10, 0, 290, 0, -10, 900]
+    kept = copy.attrs["coords"]
+    assert set(kept) == {"exposure", "channel", "y"}
+    assert kept["exposure"]["dims"] == ["t", "c", "z"]
+    expected = reshaped(np.arange(40.0), 0, (3, 3, 5), np.nan)[1:]
+    np.testing.assert_array_equal(kept["exposure"]["data"], expected)
+    assert kept["y"]["dims"] == ["y"]
