@@ -32,6 +32,8 @@ From the top down; each module uses only modules below it:
     The life of an array on its store: made, attached, refreshed, flushed, closed.
 ``lazy``
     Views that read late and write through: ``a.lazy[...]`` and ``a.T``.
+``split``
+    An axis split into several, below a view: frames become time points, channels and slices.
 ``copies``
     The elements elsewhere: in copies, pickles, other dtypes and dask's graphs.
 ``filling``

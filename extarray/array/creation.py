@@ -29,8 +29,8 @@ from extarray.common.on_error import OnError
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dtypes import check_dtype, clear_open_bytes
 from extarray.format.header import Header, new_uuid
-from extarray.format.labels import check_dims
-from extarray.grid.chunking import check_chunks, check_shape
+from extarray.format.labels import SPLIT, check_dims, check_split
+from extarray.grid.chunking import check_chunks, check_shape, choose_chunks
 from extarray.grid.order import check_order
 from extarray.grid.policy import encode_policy
 from extarray.grid.tiles import tiles
@@ -91,6 +91,7 @@ def create(
     overwrite: bool = False,
     attrs: Mapping[str, Any] | None = None,
     dims: Sequence[str] | None = None,
+    split: Mapping[str, Mapping[str, int]] | None = None,
     engine: Engine | str = "auto",
     durability: Durability | str = "flush",
     growth: GrowthPolicy = NOT_GIVEN,
@@ -131,6 +132,10 @@ def create(
         Attributes, see `ExtArray.attrs`.
     dims : sequence of str, optional
         Names of the axes, the attribute ``"dims"``.
+    split : mapping, optional
+        For the name of an axis, names and lengths of the axes that it stands for, such as
+        ``{"frame": {"t": -1, "c": 3, "z": 5}}``; the attribute ``"split"``.  ``a.lazy.split()`` and
+        xarray show these axes.  A chunk is then one element along that axis, by default.
     engine : {"auto", "mmap", "pread", "mpi-io"}
         How the file is read and written; "auto" decides by the type of the file system; with `comm`
         it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
@@ -217,6 +222,7 @@ def create(
             checksum=checksum,
             compression=compression,
             freeze=freeze,
+            split=NOT_GIVEN if split is None else split,
         )
         if freeze is not NOT_GIVEN and options.get("compression") is None:
             raise ArgumentError(
@@ -272,9 +278,16 @@ def _checked(
     checksum: bool = False,
     compression: Any = None,
     freeze: str = "behind",
+    split: Any = None,
 ) -> _Checked:
     kind = check_dtype(dtype)
     extents = check_shape(shape)
+    names = None if dims is None else check_dims(dims, len(extents))
+    if split is not None:
+        split = check_split(split, names)
+        if chunks is None:
+            axes = [j for j, name in enumerate(names or ()) if name in split]
+            chunks = _chunks_of_frames(extents, kind.itemsize, axes)
     chunk = check_chunks(chunks, extents, kind.itemsize)
     check_order(order)
     check_choice(durability, "durability", DURABILITIES)
@@ -283,8 +296,10 @@ def _checked(
     if checksum and path is None:
         raise ArgumentError("checksum=True needs files; give a path, or leave it out")
     text = encode_attrs(attrs)
-    if dims is not None:
-        text = encode_attrs({**decode_attrs(text), "dims": check_dims(dims, len(extents))})
+    if names is not None:
+        text = encode_attrs({**decode_attrs(text), "dims": names})
+    if split is not None:
+        text = encode_attrs({**decode_attrs(text), SPLIT: split})
     if sparse is NOT_GIVEN:
         holes = path is not None and _later.leaves_holes(_later.resolve_path(path))
     else:
@@ -300,6 +315,16 @@ def _checked(
     )
     header = encoded(header, compression, freeze, path)
     return path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
+
+
+def _chunks_of_frames(shape: tuple[int, ...], itemsize: int, axes: list[int]) -> list[int]:
+    """Choose chunks of one element along some axes: each frame is appended alone, and read so."""
+    others = [j for j in range(len(shape)) if j not in axes]
+    chunks = [1] * len(shape)
+    inner = choose_chunks(tuple(shape[j] for j in others), itemsize) if others else ()
+    for j, n in zip(others, inner, strict=True):
+        chunks[j] = n
+    return chunks
 
 
 @contextlib.contextmanager

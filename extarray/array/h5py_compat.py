@@ -17,6 +17,7 @@ import numpy as np
 from extarray._core._array import ArrayCore
 from extarray.array.encodings import compressed_as
 from extarray.array.facts import Stored, tell_lost
+from extarray.array.split import Split, attrs_of_split
 from extarray.codecs.codec import Codec
 from extarray.common.config import config
 from extarray.common.errors import (
@@ -331,6 +332,13 @@ def attrs_of_view(base: Any, source: Any, lost: list[str]) -> dict[str, Any]:
     lost : list of str
         Gets, in words, the attributes that are left out, as they cannot locate these elements.
     """
+    split = getattr(source, "_array", None)
+    if isinstance(split, Split):
+        values = attrs_of_split(split, attrs_of_view(base, split.view, lost), lost)
+        names = axis_names(split.dims, len(split.shape))
+        taken = list(map(_taken, source._factors, split.shape))
+        new_names = axis_names(source.dims, source.ndim)
+        return attrs_of_copy(values, names, split.origin, taken, new_names, lost)
     with base._writers.steady:
         taken = (
             [Taken(None, j) for j in range(base.ndim)]

@@ -6,7 +6,8 @@ axes; both together are a query on the array, which runs it, so elements move in
 dimension that no factor fills is new, or repeats the elements.  The query of a view of records may
 also name a field, or some fields.
 
-The class is the public face of views.  Its `Placement` knows where a view lies in its array.
+The class is the public face of views.  Its `Placement` knows where a view lies in its array.  Where
+an axis is split into several, a `Split` takes the place of the array.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import errno
 import os
 from dataclasses import replace
 from html import escape
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from extarray._core._array import check_destination
+from extarray._core._array import ArrayCore, check_destination
 from extarray.array.copies import Late
 from extarray.array.facts import html_of_view
+from extarray.array.split import Split, lengths_of, stored_split
+from extarray.common.arguments import as_axis, check_flag
 from extarray.common.errors import (
     ArgumentError,
     BoundsError,
@@ -29,6 +33,7 @@ from extarray.common.errors import (
     MissingError,
     ReadOnlyError,
 )
+from extarray.format.labels import check_dims
 from extarray.numpy_api import dlpack
 from extarray.selection import selections
 from extarray.selection.axis_factors import (
@@ -37,6 +42,7 @@ from extarray.selection.axis_factors import (
     is_orthogonal,
     line_of,
 )
+from extarray.selection.brackets import as_query
 from extarray.selection.execution import check_values, read_query, write_query
 from extarray.selection.factors import Points, Progression
 from extarray.selection.fields import dtype_of_fields, field_of, has_gaps
@@ -49,7 +55,8 @@ from extarray.streaming.elementwise import apart, stream
 from extarray.streaming.limits import check_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
@@ -121,6 +128,7 @@ class LazyView(Late):
         "_held_of",
         "_place",
         "_repeats",
+        "_rows",
         "_shape",
     )
 
@@ -130,6 +138,7 @@ class LazyView(Late):
     _shape: tuple[int, ...]
     _repeats: bool
     _held_of: LazyView | None  # the view of which this is a held copy
+    _rows: Split | None  # where integers for its first axes may select a row of the array
 
     def __init__(
         self,
@@ -142,6 +151,7 @@ class LazyView(Late):
         self._field = field
         self._shape = tuple(shape)
         self._held_of = None
+        self._rows = None
         self._place = Placement.of(tuple(factors), array.origin, array._identity, self._shape)
         array._check_axes(len(self._place.factors))
         self._repeats = self._place.repeats()
@@ -180,6 +190,7 @@ class LazyView(Late):
         held._shape, held._repeats = self._shape, self._repeats
         held._place, held._field = self._place, self._field
         held._held_of = self
+        held._rows = None
         return held
 
     def _verified(self) -> LazyView:
@@ -201,7 +212,8 @@ class LazyView(Late):
     @property
     def base(self) -> Any:
         """The array."""
-        return self._array
+        array = self._array
+        return array.base if isinstance(array, Split) else array
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -250,8 +262,23 @@ class LazyView(Late):
         return origin
 
     @property
-    def _lines(self) -> tuple[Line, ...]:
+    def _lines(self) -> tuple[Line, ...] | None:
+        if isinstance(self._array, Split):
+            return None  # its axes are not those of the stored array
+        return self._own_lines
+
+    @property
+    def _own_lines(self) -> tuple[Line, ...]:
         return tuple(line_of(factor) for factor in self._factors)
+
+    @property
+    def _handle(self) -> Any:
+        return self._array._handle, self._shape, repr(self._extract)
+
+    @property
+    def _is_whole(self) -> bool:
+        """True unless the view may show elements that have not come."""
+        return not isinstance(self._array, Split) or self._array.is_whole
 
     @property
     def _leaves_holes(self) -> bool:
@@ -259,7 +286,7 @@ class LazyView(Late):
         return sparse
 
     def _holes(self) -> Callable[[Box], bool] | None:
-        is_hole, lines = self._array._holes(), self._lines
+        is_hole, lines = self._array._holes(), self._own_lines
         if is_hole is None:
             return None
 
@@ -275,7 +302,7 @@ class LazyView(Late):
         return late
 
     def _ahead(self, boxes: Sequence[Box]) -> None:
-        around = [_box_around(self._lines, box) for box in boxes]
+        around = [_box_around(self._own_lines, box) for box in boxes]
         self._array._ahead([box for box in around if box is not None])
 
     @property
@@ -337,6 +364,40 @@ class LazyView(Late):
         self._bounds()
         return LazyView(self._array, self._now.selected(query), query.shape, self._field)
 
+    def _split(
+        self, axis: SupportsIndex | str | None, lengths: Mapping[str, Any], complete: bool
+    ) -> LazyView:
+        """Return the view with an axis split; see `selections.Lazy.split`."""
+        self._bounds()
+        complete = check_flag(complete, "complete")
+        if axis is None:
+            if lengths:
+                raise ArgumentError(
+                    f"split({', '.join(lengths)}=...) names no axis; name it first, as in "
+                    'a.lazy.split("frame", t=-1, c=3)'
+                )
+            view = self
+            for name, stored in stored_split(self).items():
+                view = view._split(name, stored, complete and -1 in stored.values())
+            return view
+        j = as_axis(axis, self.ndim, self)
+        called = f"axis {axis!r}"
+        n = self._shape[j]
+        found = lengths_of(n, lengths, complete, called)
+        names = tuple(lengths)
+        dims = self.dims
+        if dims is not None:
+            check_dims((*dims[:j], *names, *dims[j + 1 :]), self.ndim - 1 + len(names))
+        view = self
+        shown = prod(found)
+        if shown < n:
+            view = self.lazy[(slice(None),) * j + (slice(shown),)]
+        split = Split(view, j, found, names)
+        whole = everything(split)
+        if j == 0 and view._field is None and isinstance(view._array, ArrayCore):
+            whole._rows = split
+        return whole
+
     def _of_fields(self, fields: str | Sequence[str]) -> LazyView:
         """Return the view of one field of each record, or of records of some fields."""
         if isinstance(fields, str):
@@ -364,6 +425,10 @@ class LazyView(Late):
     # -- reading and writing -----------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
+        if self._rows is not None:
+            row = self._rows.row(key)
+            if row is not None:
+                return row
         held = self._held()
         place = held._locate(key)
         if place is None:
@@ -406,6 +471,10 @@ class LazyView(Late):
         array([1, 3])
         """
         check_destination(out, order)
+        if self._rows is not None and order == "C":
+            row = self._rows.row(selection, out)
+            if row is not None:
+                return row
         return read_index(self._held(), selection, out, order)
 
     def write(self, selection: Any, values: Any) -> None:
@@ -464,7 +533,17 @@ class LazyView(Late):
     ) -> NDArray[Any]:
         return read_query(self._held(), query, out, order)
 
+    def _check_written(self, query: Query) -> None:
+        """Raise if a query selects elements that have not come; see `Split`."""
+        if not self._is_whole:
+            self._array.check_written(self._now.on_array(query.ready()))
+
+    def _check_target(self) -> None:
+        if not self._is_whole:
+            self._check_written(as_query(..., self._shape, self._array.dtype))
+
     def _write_query(self, query: Query, value: Any) -> None:
+        self._check_written(query)
         if (
             query.field is None
             and self._is_in_parts

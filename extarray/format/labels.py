@@ -16,6 +16,9 @@ the origin at which they are set.
 The attribute ``"dataset_origin"`` of an array in a dataset's folder is the origin at which its
 indices were those of the other arrays.
 
+The attribute ``"split"`` says that an axis stands for several: for its name, it has a dict of the
+names and lengths of these, in order.  One length may be -1, for as many as there are.
+
 Arrays from netCDF have two more: ``"unlimited_dims"`` lists the axes that may grow in the file, and
 ``"char_dim_name"`` names the axis along which single bytes are the characters of texts.
 """
@@ -23,6 +26,8 @@ Arrays from netCDF have two more: ``"unlimited_dims"`` lists the axes that may g
 from __future__ import annotations
 
 import itertools
+import operator
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -33,13 +38,14 @@ from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.places import ATTRS_ORIGIN, Move, Taken, is_place, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
 __all__ = [
     "CHARACTERS",
     "DATASET_ORIGIN",
+    "SPLIT",
     "UNLIMITED",
     "attrs_at",
     "attrs_now",
@@ -47,11 +53,13 @@ __all__ = [
     "attrs_of_whole",
     "axis_names",
     "check_dims",
+    "check_split",
     "coordinate_form",
     "coordinate_values",
     "first_labels",
     "known_dims",
     "known_origin",
+    "known_split",
     "mapping_now",
     "wider_dims",
     "with_new_axis",
@@ -62,6 +70,9 @@ DATASET_ORIGIN = "dataset_origin"
 #: Attributes of an array from netCDF; the second is named as in xarray's encodings.
 UNLIMITED = "unlimited_dims"
 CHARACTERS = "char_dim_name"
+
+#: Attribute with the axes that stand for several.
+SPLIT = "split"
 
 # Most characters that labels of one width may take: a constant, and a multiple of actual ones.
 _LEAST_WIDE, _MOST_WIDER = 1 << 16, 64
@@ -109,6 +120,66 @@ def known_dims(value: Any, ndim: int) -> tuple[str, ...] | None:
         return tuple(check_dims(value, ndim))
     except (ArgumentError, ArgumentTypeError):
         return None
+
+
+def check_split(split: Any, dims: Sequence[str] | None) -> dict[str, dict[str, int]]:
+    """Return the splits of axes that a user gives, for an array whose axes have names.
+
+    Examples
+    --------
+    >>> check_split({"frame": {"t": -1, "c": 3}}, ("frame", "y", "x"))
+    {'frame': {'t': -1, 'c': 3}}
+    """
+    example = "such as {'frame': {'t': -1, 'c': 3, 'z': 5}}"
+    if not isinstance(split, Mapping):
+        raise ArgumentTypeError(
+            f"split must be a dict of axes, {example}, not a {type(split).__name__}"
+        )
+    if dims is None:
+        raise ArgumentError("split names axes; give their names, too, with dims")
+    found: dict[str, dict[str, int]] = {}
+    names = list(dims)
+    for axis, lengths in split.items():
+        if axis not in dims:
+            raise ArgumentError(f"split names an axis {axis!r}, and dims are {tuple(dims)}")
+        if not isinstance(lengths, Mapping) or not lengths:
+            raise ArgumentTypeError(
+                f"split must have a dict of names and lengths for axis {axis!r}, {example}"
+            )
+        own = {}
+        for name, n in lengths.items():
+            try:
+                own[name] = operator.index(n)
+            except TypeError:
+                raise ArgumentTypeError(
+                    f"the length of {name!r} in split must be an int, not {n!r}"
+                ) from None
+        if any(n < 1 and n != -1 for n in own.values()) or list(own.values()).count(-1) > 1:
+            raise ArgumentError(
+                f"split divides axis {axis!r} into {own}: lengths are 1 or more, and one may be "
+                "-1, for as many as there are"
+            )
+        place = names.index(axis)
+        names[place : place + 1] = own
+        found[axis] = own
+    check_dims(names, len(names))
+    return found
+
+
+def known_split(value: Any, dims: Sequence[str] | None) -> dict[str, dict[str, int]]:
+    """Return the splits of axes from the attribute ``"split"``; none if it holds anything else.
+
+    Examples
+    --------
+    >>> known_split({"frame": {"t": -1, "c": 3}}, ("frame", "y", "x"))
+    {'frame': {'t': -1, 'c': 3}}
+    >>> known_split("a text of somebody else", ("frame", "y", "x"))
+    {}
+    """
+    try:
+        return check_split(value, dims)
+    except (ArgumentError, ArgumentTypeError):
+        return {}
 
 
 def wider_dims(dims: Sequence[str], position: int, name: str | None) -> list[str]:

@@ -24,6 +24,8 @@ Its modules, from the top down; each uses some of those below it:
     Encode values, decode them by xarray, and compare.
 ``xarray_store``
     Stored arrays as xarray variables: one array with its coordinates, or a folder of arrays.
+``xarray_split``
+    Axes that stand for several, shown to xarray as these.
 ``xarray_tasks``
     Elements that dask tasks write, later or on a cluster.
 ``xarray_lazy``

@@ -7,6 +7,7 @@ Growth at the start of an axis shifts indices but no keys, so a key never change
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from numpy.lib.recfunctions import repack_fields
 from extarray.array.array import ExtArray
 from extarray.array.facts import store_of
 from extarray.array.folders import Group
+from extarray.array.split import lengths_of
 from extarray.codecs.codec import Codec
 from extarray.codecs.zarr import ZarrCodec
 from extarray.common.errors import (
@@ -29,7 +31,7 @@ from extarray.common.errors import (
     ShapeError,
 )
 from extarray.common.extras import require
-from extarray.format.labels import CHARACTERS, UNLIMITED
+from extarray.format.labels import CHARACTERS, SPLIT, UNLIMITED, known_split
 from extarray.format.values import missing_element, missing_to_json, plain_json
 from extarray.storage.blobs import Blobs
 from extarray.storage.frozen import FrozenTable
@@ -108,6 +110,11 @@ class Described:
     __hash__ = None  # type: ignore[assignment]
 
     @property
+    def chunk_bytes(self) -> int:
+        """Bytes of the elements of a chunk."""
+        return self.array.chunk_bytes
+
+    @property
     def dims(self) -> tuple[str, ...] | None:
         """Names of the axes, or None."""
         return () if self.array.ndim == 0 else self.array.dims
@@ -160,8 +167,8 @@ class Described:
         codecs: list[dict[str, Any]] = [{"name": "bytes"}]
         if array.itemsize > 1:
             codecs[0]["configuration"] = {"endian": _endian(dtype)}
-        if array.order == "F" and array.ndim > 1:
-            reverse = {"order": tuple(range(array.ndim))[::-1]}
+        if array.order == "F" and len(self.chunks) > 1:
+            reverse = {"order": tuple(range(len(self.chunks)))[::-1]}
             codecs.insert(0, {"name": "transpose", "configuration": reverse})
         found = {
             "zarr_format": 3,
@@ -309,6 +316,116 @@ class Described:
             )
 
 
+class _Frames(Described):
+    """Zarr's description of an array in chunks of one element along an axis."""
+
+    def __init__(self, array: ExtArray, axis: int) -> None:
+        super().__init__(array)
+        self._is_stored = self.chunks[axis] == 1
+        self.chunks = (*self.chunks[:axis], 1, *self.chunks[axis + 1 :])
+
+    def _payload(self, codec: ZarrCodec, index: Index) -> Buffer | None:
+        return super()._payload(codec, index) if self._is_stored else None
+
+
+class DescribedSplit(Described):
+    """Zarr's description of an array one of whose axes stands for several.
+
+    A chunk has one element along each of these.  Chunks that have not come are missing in Zarr,
+    which reads them as the fill value.
+
+    Parameters
+    ----------
+    array : ExtArray
+    axis : str
+        The axis.
+    lengths : dict
+        Lengths by name of the axes that it stands for; only the first may be -1.
+    """
+
+    def __init__(self, array: ExtArray, axis: str, lengths: dict[str, int]) -> None:
+        super().__init__(array)
+        assert array.dims is not None
+        self._axis, self._lengths = array.dims.index(axis), lengths
+        self._frames = _Frames(array, self._axis)
+        self.chunks = self._spread(self._frames.chunks, (1,) * len(lengths))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DescribedSplit) or not super().__eq__(other):
+            return False
+        return (self._axis, [*self._lengths.items()]) == (other._axis, [*other._lengths.items()])
+
+    __hash__ = None
+
+    def _spread(self, items: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (*items[: self._axis], *new, *items[self._axis + 1 :])
+
+    @property
+    def dims(self) -> tuple[str, ...] | None:
+        """Names of the axes."""
+        names = super().dims
+        return None if names is None else self._spread(names, tuple(self._lengths))
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of the elements of a chunk."""
+        return math.prod(self.chunks) * self.array.itemsize
+
+    def bounds(self) -> Index:
+        """Return the shape; raise if keys have changed their meaning since the description."""
+        shape = self._frames.bounds()
+        found = lengths_of(shape[self._axis], self._lengths, False, f"axis {self._axis}")
+        return self._spread(shape, found)
+
+    def attributes(self, zarr_format: int) -> tuple[dict[str, Any], list[str]]:
+        """Return the attributes that JSON can represent, and the names of the others."""
+        plain, lost = super().attributes(zarr_format)
+        plain.pop(SPLIT, None)
+        return plain, [name for name in lost if name != SPLIT]
+
+    def take_codec(self) -> None:
+        """Let values be in the codec that the array has now, if Zarr has it."""
+        self._frames.take_codec()
+        self.codec = self._frames.codec
+
+    def value(self, index: Index) -> NDArray[np.uint8] | None:
+        """Return a chunk as Zarr reads it; None if it has no element."""
+        flat = self._flat(index)
+        return None if flat is None else self._frames.value(flat)
+
+    def has_chunk(self, index: Index) -> bool:
+        """Tell whether a chunk has an element inside the bounds."""
+        flat = self._flat(index)
+        return flat is not None and self._frames.has_chunk(flat)
+
+    def check_axes(self) -> None:
+        """Raise if the array has gained an axis."""
+        self._frames.check_axes()
+
+    def _flat(self, index: Index) -> Index | None:
+        """Return the index of a chunk without the split; None if there is no such chunk."""
+        last, place = self._axis + len(self._lengths), 0
+        for i, n in zip(index[self._axis : last], self._lengths.values(), strict=True):
+            if n != -1 and i >= n:
+                return None
+            place = place * n + i if n != -1 else i
+        return (*index[: self._axis], place, *index[last:])
+
+
+def _described(array: ExtArray, splits: bool) -> Described:
+    """Describe an array: with the axes for which one of its own stands, if it says so (`splits`).
+
+    If several of its own do, or if a length of -1 stands behind the first, it is described as it
+    is: with the latter, keys would change their meaning when the array grows.
+    """
+    found = known_split(array.attrs.get(SPLIT), array.dims) if splits else {}
+    if len(found) == 1:
+        ((axis, lengths),) = found.items()
+        if -1 not in list(lengths.values())[1:]:
+            return DescribedSplit(array, axis, lengths)
+    return Described(array)
+
+
 Node = Described | dict[str, Any]
 
 
@@ -363,10 +480,11 @@ def _type_of(dtype: np.dtype[Any], name: str) -> tuple[Any, Any]:
 # -- several ---------------------------------------------------------------------------------------
 
 
-def nodes_of(source: Any, name: str | None = None) -> dict[str, Node]:
+def nodes_of(source: Any, name: str | None = None, splits: bool = False) -> dict[str, Node]:
     """Return what Zarr sees of an array or group: arrays, and attributes of groups, by path.
 
-    `name` places an array in groups that are made up for it; None: the array is the root.
+    `name` places an array in groups that are made up for it; None: the array is the root.  With
+    `splits`, an axis that stands for several is shown as these.
     """
     nodes: dict[str, Node] = {}
     lost: list[str] = []
@@ -377,14 +495,14 @@ def nodes_of(source: Any, name: str | None = None) -> dict[str, Node]:
             if isinstance(item, Group):
                 nodes[path], missed = _plain_attrs(dict(item.attrs))
             else:
-                nodes[path] = array = Described(item)
+                nodes[path] = array = _described(item, splits)
                 missed = array.attributes(3)[1]
             lost += [f"{each!r} of {path!r}" for each in missed]
     elif isinstance(source, ExtArray):
         steps = _steps(name)
         for n in range(len(steps)):
             nodes["/".join(steps[:n])] = {}
-        nodes["/".join(steps)] = only = Described(source)
+        nodes["/".join(steps)] = only = _described(source, splits)
         lost = [f"{each!r} of {only.name}" for each in only.attributes(3)[1]]
     else:
         raise ArgumentTypeError(

@@ -133,6 +133,7 @@ class ExtArrayBackend(xr.backends.BackendEntrypoint):  # type: ignore[misc]
     ) -> Any:
         """Return the dataset of a store, and close the store."""
         store.decodes_text = concat_characters
+        store.shows_splits = True
         with OnError(store.close):
             dataset = xr.backends.StoreBackendEntrypoint().open_dataset(
                 store,

@@ -35,16 +35,19 @@ from extarray.format.attrs import encode_attrs
 from extarray.format.labels import (
     CHARACTERS,
     DATASET_ORIGIN,
+    SPLIT,
     UNLIMITED,
     axis_names,
     coordinate_form,
     coordinate_values,
     first_labels,
     known_origin,
+    known_split,
 )
 from extarray.format.suffixes import METADATA
 from extarray.format.values import to_json
 from extarray.interop.xarray_lazy import LazyArray
+from extarray.interop.xarray_split import split_variables
 from extarray.interop.xarray_tasks import BEING_FILLED
 from extarray.maintenance.group_files import write_whole
 
@@ -99,6 +102,7 @@ class Entry(NamedTuple):
     unlimited: frozenset[str]  # dimensions that could grow in the original file
     is_text: bool  # whether single bytes are characters of texts along the last axis
     compressed: dict[str, Any]  # options of `create`
+    splits: dict[str, dict[str, int]]  # axes that stand for several
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | RemotePath, prefix: str = "") -> Entry:
@@ -123,6 +127,7 @@ class Entry(NamedTuple):
             dataset_origin = known_origin(attrs.get(DATASET_ORIGIN), a.ndim)
             if dataset_origin is not None:
                 del attrs[DATASET_ORIGIN]
+            splits = known_split(attrs.get(SPLIT), dims)
             named = dims or tuple(f"{prefix}dim_{j}" for j in range(a.ndim))
             own_names = dims or axis_names(None, a.ndim)
             unlimited = attrs.pop(UNLIMITED) if isinstance(attrs.get(UNLIMITED), list) else []
@@ -142,6 +147,7 @@ class Entry(NamedTuple):
                 unlimited=frozenset(d for d in unlimited if d in named),
                 is_text=is_text,
                 compressed=compressed_as(a),
+                splits=splits,
             )
 
     @property
@@ -277,14 +283,36 @@ class _Store(xr.backends.AbstractDataStore):  # type: ignore[misc]
     entries : list of Entry
     decodes_text : bool
         Whether to join characters, and decode byte strings with a known encoding.
+    shows_splits : bool
+        Whether axes that stand for several are shown as these.
     """
 
     entries: list[Entry]
     decodes_text = False
+    shows_splits = False
+
+    @property
+    def splits(self) -> dict[str, dict[str, int]]:
+        """Lengths by name of the axes that stand in the place of others, where they are shown."""
+        found: dict[str, dict[str, int]] = {}
+        for entry in self.entries if self.shows_splits else ():
+            for axis, lengths in entry.splits.items():
+                if [*found.setdefault(axis, lengths).items()] != [*lengths.items()]:
+                    raise ArgumentError(
+                        f"'{entry.path}' splits {axis!r} into {lengths}, and another array of its "
+                        f"folder into {found[axis]}; give both the same attribute 'split'"
+                    )
+        return found
 
     def load(self) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
         """Return variables and attributes."""
         variables, attrs = super().load()
+        splits = self.splits
+        if splits:
+            for entry in self.entries:
+                if entry.splits and entry.name in variables:
+                    variables[entry.name].attrs.pop(SPLIT, None)
+            variables = split_variables(variables, splits)
         if self.decodes_text:
             joined = {e.name for e in self.entries if e.is_text and _are_texts(e.name, variables)}
             join, decode = strings.CharacterArrayCoder().decode, strings.EncodedStringCoder().decode
@@ -300,6 +328,10 @@ class _Store(xr.backends.AbstractDataStore):  # type: ignore[misc]
     def get_encoding(self) -> dict[str, Any]:
         """Return xarray's encoding of files: which dimensions may grow."""
         names = {d for entry in self.entries for d in entry.unlimited}
+        for axis, lengths in self.splits.items():
+            if axis in names:
+                names.remove(axis)
+                names.update(d for d, n in lengths.items() if n == -1)
         return {UNLIMITED: names} if names else {}
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
     ) -> None:
         super().__init__(read_only=True)
         self._follow = check_flag(follow, "follow")
-        self._nodes: dict[str, Node] = nodes_of(source, name)
+        self._nodes: dict[str, Node] = nodes_of(source, name, splits=True)
         if check_flag(encoded, "encoded"):
             for node in self._nodes.values():
                 if isinstance(node, Described):
@@ -130,7 +130,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         chunk = self._chunk_of(key)
         if chunk is not None:
             node, index = chunk
-            if node.array.chunk_bytes <= _MOST_INLINE:
+            if node.chunk_bytes <= _MOST_INLINE:
                 found = node.value(index)
             else:
                 found = await asyncio.to_thread(node.value, index)
@@ -171,7 +171,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         """Return the size of a value in bytes, without reading chunks that no codec encodes."""
         chunk = self._chunk_of(key)
         if chunk is not None and chunk[0].codec is None and chunk[0].has_chunk(chunk[1]):
-            return int(chunk[0].array.chunk_bytes)
+            return int(chunk[0].chunk_bytes)
         return int(await super().getsize(key))
 
     # -- keys --------------------------------------------------------------------------------------

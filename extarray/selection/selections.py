@@ -6,7 +6,7 @@ Each function is the body of the method of its name, in arrays and views.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 from extarray.common.errors import SelectionError
 from extarray.selection.axis_factors import is_orthogonal
@@ -17,7 +17,7 @@ from extarray.selection.orthogonal import block_query, orthogonal_query
 from extarray.selection.pointwise import coordinate_query, mask_query, pointwise_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -78,6 +78,7 @@ class Viewable(Protocol):
     def _bounds(self) -> tuple[int, ...]: ...
     def _select(self, query: Query) -> Any: ...
     def _of_fields(self, fields: str | Sequence[str]) -> Any: ...
+    def _split(self, axis: Any, lengths: Mapping[str, Any], complete: bool) -> Any: ...
 
 
 class Lazy:
@@ -136,6 +137,67 @@ class Lazy:
             get(key).write(..., value)
 
         return Accessor(get, set)
+
+    def split(
+        self,
+        axis: SupportsIndex | str | None = None,
+        /,
+        *,
+        complete: bool = False,
+        **lengths: SupportsIndex,
+    ) -> Any:
+        """Return a view in which one axis is several: frames as time points, channels and slices.
+
+        Index ``(t, c, z)`` of axes of lengths T, C and Z is index ``(t * C + c) * Z + z`` of the
+        axis that is split: the last of them runs fastest.
+
+        Parameters
+        ----------
+        axis : int or str, optional
+            The axis to split.  None: as the attribute ``"split"`` says, which belongs to the array.
+        complete : bool
+            True: the view ends with the last block that is whole along the axis of length -1.
+            False (the default): it ends with the newest element, and elements of its block that
+            have not come read as the fill value; they cannot be written to.
+        **lengths : int
+            Name and length of each new axis, in order.  One length may be -1, for as many as there
+            are.
+
+        Returns
+        -------
+        LazyView
+
+        Raises
+        ------
+        ArgumentError
+            A ValueError: the lengths, or their names, are impossible; or the array has no attribute
+            ``"split"``.
+        AxisError
+            A ValueError: there is no such axis.
+
+        Notes
+        -----
+        Like any view, this one keeps its bounds: take a new one for elements that come later.  Its
+        axes have names if those of the array have.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import extarray as xa
+        >>> a = xa.create(None, (0, 2, 2), "u2", dims=("frame", "y", "x"))
+        >>> for i in range(8):
+        ...     a.append(np.full((1, 2, 2), i, "u2"))
+        >>> v = a.lazy.split("frame", t=-1, c=3)
+        >>> v.shape, v.dims
+        ((3, 3, 2, 2), ('t', 'c', 'y', 'x'))
+        >>> v[:, :, 0, 0]
+        array([[0, 1, 2],
+               [3, 4, 5],
+               [6, 7, 0]], dtype=uint16)
+        >>> a.lazy.split("frame", t=-1, c=3, complete=True).shape
+        (2, 3, 2, 2)
+        """
+        return self._view._split(axis, lengths, complete)
 
     def _get(self, query: Query, key: Any) -> Any:
         if not is_orthogonal(query):

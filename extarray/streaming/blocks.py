@@ -151,6 +151,9 @@ class Source(ElementAccess):
         """Write to such a selection."""
         self._put(key, values)
 
+    def _check_target(self) -> None:
+        """Raise if some elements cannot be written to, before any is written."""
+
     @property
     def _lines(self) -> tuple[Line, ...] | None:
         """The places of the elements in the stored array, axis by axis; None if unknown."""

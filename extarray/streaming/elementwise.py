@@ -125,6 +125,10 @@ def stream(
     selected = where is not True
     if selected:
         where = apart(as_operand(where), outs)
+    else:
+        for out in outs:
+            if isinstance(out, Source):
+                out._check_target()
 
     def work(_: int, box: Box) -> None:
         parts = [part_of(x, box) for x in operands]
