@@ -19,6 +19,8 @@ From the top down; each module uses only modules below it:
 ``writers``
     How the writers of an array share it: one writer, several, or writers of elements alone.
     They hold the locks that make a change one step, for threads and for writers.
+``widening``
+    A longer text type for an array of texts that meets a longer one.
 ``growth``
     Growth and shrinking: from arguments to a plan that a transaction carries out; new axes;
     and `follow`, which yields blocks as they arrive.

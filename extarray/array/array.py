@@ -66,6 +66,7 @@ _later = LazyImports(
     {
         "extarray.array.compression": "repack set_compression",
         "extarray.array.freezing": "freeze thaw",
+        "extarray.array.widening": "widened_for",
     }
 )
 
@@ -1056,7 +1057,14 @@ class ExtArray(ArrayCore, NumpyMixin):
         """
         growth.extend(self, axis, by, side)
 
-    def append(self, data: ArrayLike, axis: SupportsIndex | str = 0, side: Side = "end") -> None:
+    def append(
+        self,
+        data: ArrayLike,
+        axis: SupportsIndex | str = 0,
+        side: Side = "end",
+        *,
+        widen: bool = False,
+    ) -> None:
         """Grow an axis by data.
 
         Parameters
@@ -1070,13 +1078,19 @@ class ExtArray(ArrayCore, NumpyMixin):
             In [-ndim, ndim), or its name in `dims`.
         side : {"end", "start"}
             Place of the data: after the last index, or before index 0.
+        widen : bool
+            Widen an array of texts that meets a longer one; see Notes.
 
         Raises
         ------
         ShapeError
             A ValueError: the shape of `data` does not fit.
         CastingError
-            A TypeError: `data` cannot be cast.
+            A TypeError: `data` cannot be cast, or has texts that are too long; or with `widen` the
+            chunks would take more than 64 MiB, which is left to `rechunk`.
+        ArgumentError
+            A ValueError: others share the array, or it is in a block of `commit`, and must be
+            widened.
         ReadOnlyError, ClosedError, AxisError, LimitError, StorageError, ReserveError
             As for `extend`.
 
@@ -1084,6 +1098,11 @@ class ExtArray(ArrayCore, NumpyMixin):
         -----
         The elements are written first, and the bounds committed last: no reader and no crash ever
         sees half an append.
+
+        To widen the array, a fresh pair of files with its elements, history and attributes replaces
+        its files in one step; the append follows, as a second one.  Those who have the array open
+        for reading keep what they have, and are told by `refresh` that it was replaced, as after
+        `rechunk` in place; ``refresh(on_replaced="reopen")`` shows them the wider array.
 
         Examples
         --------
@@ -1095,7 +1114,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         array([[7, 8, 9],
                [1, 2, 5],
                [3, 4, 6]])
+        >>> labels = xa.from_array(["ab"])
+        >>> labels.append(["cdef"], widen=True)
+        >>> labels[...]
+        array(['ab', 'cdef'], dtype='<U4')
         """
+        if widen is not False:
+            data = _later.widened_for(self, data, axis, widen)
         self._writers.append(self, data, axis, side)
 
     def resize(

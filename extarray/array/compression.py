@@ -84,7 +84,10 @@ def _make_freezable(array: Living, codec: Codec) -> None:
                 "first"
             )
         encoding = {"codec": str(codec), "freeze": "behind"}
-        store = type(files).make_freezable(files, array.axial, encoding)
+        header = files.now.header.renewed(work=files.now.header.work).freezing(encoding)
+        store = type(files).make_successor(
+            files, array.axial, header, "cannot change the compression of '{}'", hollow=True
+        )
         try:
             frozen = store.now.frozen
             assert frozen is not None

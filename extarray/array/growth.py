@@ -70,6 +70,8 @@ __all__ = [
     "reserve",
     "resize",
     "shrink",
+    "text_length",
+    "wider_dtype",
     "write_source",
 ]
 
@@ -182,8 +184,11 @@ def grow(
 # -- the elements of an append -------------------------------------------------------------------
 
 
-def length_of(array: Resizable, values: Any, axis: int) -> int:
-    """Return the extent of `as_source`'s result along an axis; raise if it does not fit there."""
+def length_of(array: Resizable, values: Any, axis: int, dtype: np.dtype[Any] | None = None) -> int:
+    """Return the extent of `as_source`'s result along an axis; raise if it does not fit there.
+
+    `dtype` is the one that the array is about to get, if it is another.
+    """
     shape = array.shape
     given = tuple(values.shape)
     if len(given) != len(shape) or (*given[:axis], *given[axis + 1 :]) != (
@@ -196,38 +201,50 @@ def length_of(array: Resizable, values: Any, axis: int) -> int:
             f"cannot append data of shape {given} along axis {axis} of an array of shape {shape}: "
             f"{text} is needed"
         )
-    check_kind(array, values)
+    check_kind(array, values, dtype)
     return int(given[axis])
 
 
-def check_kind(array: Resizable, values: Any) -> None:
+def check_kind(array: Resizable, values: Any, dtype: np.dtype[Any] | None = None) -> None:
     """Raise if values are of another kind than the elements, or texts that are too long.
 
     A source that is read block by block tells only its dtype; each block of texts is checked as it
     comes.
     """
-    own, dtype = array.dtype, values.dtype
-    if not np.can_cast(dtype, own, "same_kind"):
+    own, given = array.dtype if dtype is None else dtype, values.dtype
+    if not np.can_cast(given, own, "same_kind"):
         raise CastingError(
-            f"cannot cast data of {dtype} to {own} under the rule 'same_kind'; cast them first "
+            f"cannot cast data of {given} to {own} under the rule 'same_kind'; cast them first "
             "with astype"
         )
-    if not (own.kind in "US" and dtype.kind in "US" and isinstance(values, np.ndarray)):
+    if not (own.kind in "US" and given.kind in "US" and isinstance(values, np.ndarray)):
         return
-    texts = values.compressed() if isinstance(values, np.ma.MaskedArray) else values
-    longest = int(np.strings.str_len(texts).max(initial=0))
-    if longest > _text_length(own):
-        wider = np.dtype((own.type, longest)).str
+    longest = text_length(values)
+    if longest > text_length(own):
+        wider = wider_dtype(own, longest).str
         place = "" if array.path is None else ", in_place=True"
         raise CastingError(
             f"cannot append strings of {longest} characters to an array of {own.str} without "
-            f"truncating them; widen the array first with a = a.rechunk(dtype={wider!r}{place}), "
-            f"or truncate them with astype({own.str!r})"
+            f"truncating them; append them with widen=True, widen the array first with "
+            f"a = a.rechunk(dtype={wider!r}{place}), or truncate them with astype({own.str!r})"
         )
 
 
-def _text_length(dtype: np.dtype[Any]) -> int:
-    return dtype.itemsize // np.dtype((dtype.type, 1)).itemsize
+def text_length(values: Any) -> int:
+    """Return the most characters of texts in memory, or those that fit elements of a dtype.
+
+    A source that is read block by block tells only its dtype.
+    """
+    if isinstance(values, np.ndarray):
+        texts = values.compressed() if isinstance(values, np.ma.MaskedArray) else values
+        return int(np.strings.str_len(texts).max(initial=0))
+    dtype = values if isinstance(values, np.dtype) else values.dtype
+    return int(dtype.itemsize // np.dtype((dtype.type, 1)).itemsize)
+
+
+def wider_dtype(dtype: np.dtype[Any], length: int) -> np.dtype[Any]:
+    """Return the dtype of longer texts, in the same byte order."""
+    return np.dtype((dtype.type, length)).newbyteorder(dtype.byteorder)
 
 
 def write_source(

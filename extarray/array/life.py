@@ -580,10 +580,14 @@ def _become_successor(array: Any) -> None:
     before.close()
 
 
-def take_store(array: Any, store: FileStore) -> None:
-    """Go on with other files, of the same bounds and history, which have replaced those so far."""
-    before = _reader(array)
+def take_store(array: Any, store: FileStore | MemoryStore) -> None:
+    """Go on with another store, of the same bounds and history, which has replaced this one."""
+    before = array._store
+    is_other = store.now.header.dtype != before.now.header.dtype
     array._store = store
+    if is_other:
+        array._attach(None, False, False, False, False)
+        take_layout(array, array.axial)
     attach_store(array)
     watch_cuts(array)
     before.close()

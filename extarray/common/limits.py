@@ -57,6 +57,8 @@ class Limits:
     #: long as about so many writes take that compress the chunk again.
     rewrites: int = 10
     # -- rechunking and repair -------------------------------------------------------------------
+    #: Most bytes of the chunks of an array of texts that an append may widen.
+    widened_bytes: int = 1 << 26
     #: Bytes of a step, if memory allows: smaller calls cost more than their copying, and a larger
     #: step has left the caches when it is written.
     rechunk_step_bytes: int = 1 << 21

@@ -9,7 +9,7 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.creation import zeros
 from extarray.common.extras import require
-from extarray.interop.xarray_encode import boxes
+from extarray.interop.xarray_coding import boxes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

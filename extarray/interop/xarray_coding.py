@@ -12,10 +12,14 @@ import operator
 import threading
 import warnings
 from contextlib import contextmanager, nullcontext
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.array.growth import text_length, wider_dtype
+from extarray.common.config import config
 from extarray.common.errors import CastingError
 from extarray.common.extras import require
 from extarray.interop.xarray_store import of_dtype
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Coded", "Coding", "has_coding", "recorded_warnings"]
+__all__ = ["Coded", "Coding", "boxes", "has_coding", "recorded_warnings"]
 
 xr: Any = require("xarray", "xarray", "the xarray backend")
 conventions: Any = require("xarray.conventions", "xarray")
@@ -55,6 +59,18 @@ def recorded_warnings() -> Iterator[list[warnings.WarningMessage]]:
     with _filters, warnings.catch_warnings(record=True) as log:
         warnings.simplefilter("always")
         yield log
+
+
+def boxes(variable: Any) -> Iterator[tuple[slice, ...]]:
+    """Yield boxes that cover an array, each within the memory limit."""
+    room = max(1, config.max_memory // 4 // max(1, variable.dtype.itemsize))
+    steps = list(variable.shape)
+    for axis, n in enumerate(variable.shape):
+        steps[axis] = max(1, min(n, room // max(1, prod(steps[axis + 1 :]))))
+    ranges = [range(0, n, step) for n, step in zip(variable.shape, steps, strict=True)]
+    for starts in product(*ranges):
+        ends = map(min, map(operator.add, starts, steps), variable.shape)
+        yield tuple(map(slice, starts, ends))
 
 
 def _is_date_unit(units: Any) -> bool:
@@ -147,6 +163,27 @@ class Coding:
         return xr.Variable(stored.dims, self._decoded(stored.to_numpy(), like.dtype.kind == "m"))
 
     # -- dtypes ------------------------------------------------------------------------------
+
+    def widened(self, variable: Any) -> Coding:
+        """Return the coding of an array that is wide enough for the texts of a variable.
+
+        A casting rule applies to the present width.  The results of dask are not computed for it.
+        """
+        kinds = variable.dtype.kind, self.dtype.kind
+        if self.casting is not None or kinds[1] not in "US" or is_late(variable):
+            return self
+        if kinds[0] != kinds[1] and not self._recodes(variable.dtype):
+            return self
+        length = 0
+        for box in boxes(variable):
+            values = variable[box].to_numpy()
+            if self._recodes(values.dtype):
+                values = self._encoded_texts(values)
+            length = max(length, text_length(values))
+        if length <= text_length(self.dtype):
+            return self
+        dtype = wider_dtype(self.dtype, length)
+        return Coding(self.name, dtype, self._attrs, self.casting, self.is_new)
 
     def is_plain(self, given: np.dtype[Any]) -> bool:
         """Tell whether values of a dtype are stored unchanged."""
@@ -257,14 +294,17 @@ class Coding:
         kind = values.dtype.kind
         if self._recodes(values.dtype):
             if kind in "OU" and "_Encoding" in self._attrs:
-                texts = np.char.encode(values.astype(str), self._attrs["_Encoding"])
-                return texts.astype(self.dtype)
+                return self._encoded_texts(values).astype(self.dtype)
             if kind in "MmO":
                 return self._encoded_times(values)
         if kind in "biuf" and self.dtype.kind in "biuf":
             return self._encoded_numbers(values)
         with np.errstate(all="ignore"):
             return values.astype(self.dtype)
+
+    def _encoded_texts(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Encode texts as they are, in a dtype that holds all of them."""
+        return np.asarray(np.char.encode(values.astype(str), self._attrs["_Encoding"]))
 
     def _encoded_numbers(self, values: NDArray[Any]) -> NDArray[Any]:
         """Encode numbers: (value - offset) / scale, rounded for integers."""

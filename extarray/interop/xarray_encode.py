@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
-from itertools import product
-from math import prod
-from operator import add
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from extarray.common.config import config
 from extarray.common.errors import ArgumentError, VariableError
 from extarray.common.extras import require
 from extarray.interop.xarray_coding import Coded, Coding, has_coding, recorded_warnings
 
-__all__ = ["boxes", "codings", "decoded", "encode_variables", "with_encoding"]
+__all__ = ["codings", "decoded", "encode_variables", "with_encoding"]
 
 conventions: Any = require("xarray.conventions", "xarray", "the xarray backend")
 common: Any = require("xarray.backends.common", "xarray")
@@ -197,15 +193,3 @@ def decoded(variables: Mapping[Any, Any]) -> dict[Any, Any]:
         if variable.dtype.kind not in "biufcmM" and not _is_time(variable):
             values[name] = _of_fixed_size(values[name], name)
     return values
-
-
-def boxes(variable: Any) -> Iterator[tuple[slice, ...]]:
-    """Yield boxes that cover an array, each within the memory limit."""
-    room = max(1, config.max_memory // 4 // max(1, variable.dtype.itemsize))
-    steps = list(variable.shape)
-    for axis, n in enumerate(variable.shape):
-        steps[axis] = max(1, min(n, room // max(1, prod(steps[axis + 1 :]))))
-    ranges = [range(0, n, step) for n, step in zip(variable.shape, steps, strict=True)]
-    for starts in product(*ranges):
-        ends = map(min, map(add, starts, steps), variable.shape)
-        yield tuple(map(slice, starts, ends))

@@ -11,8 +11,7 @@ import numpy as np
 
 from extarray.common.errors import ArgumentError, ShapeError, VariableError
 from extarray.common.extras import require
-from extarray.interop.xarray_coding import Coding
-from extarray.interop.xarray_encode import boxes
+from extarray.interop.xarray_coding import Coding, boxes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

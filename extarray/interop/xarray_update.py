@@ -17,10 +17,13 @@ import numpy as np
 from extarray.array import creation
 from extarray.array.array import ExtArray
 from extarray.array.group import commit
+from extarray.array.growth import text_length
+from extarray.array.widening import check_widening, widen
 from extarray.common.errors import ArgumentError, MissingError, ShapeError, VariableError
 from extarray.common.limits import limits
 from extarray.format.suffixes import file_names, without_suffix
-from extarray.interop.xarray_encode import boxes, codings, decoded
+from extarray.interop.xarray_coding import boxes
+from extarray.interop.xarray_encode import codings, decoded
 from extarray.interop.xarray_fit import (
     aligned,
     check_attrs,
@@ -137,6 +140,12 @@ class _Growth(NamedTuple):
     side: Any
 
     @property
+    def width(self) -> int:
+        """Characters of the elements in their stored form, if they are texts."""
+        dtype = self.source.dtype
+        return 0 if dtype.kind not in "US" or is_late(self.source) else text_length(dtype)
+
+    @property
     def by(self) -> int:
         """Number of elements that the axis gains."""
         return int(self.source.shape[self.axis]) - self._there
@@ -223,6 +232,18 @@ def _grow(
     """Append to arrays, change attributes of the first, and return parts that are written later."""
     late = not options.compute or runs_elsewhere(growth.source for growth in growths)
     gains = [growth.by for growth in growths]
+    # Wider arrays have the elements that they had, so each may get its new files by itself.
+    longer = [
+        growth
+        for growth in growths
+        if options.casting is None
+        and growth.width
+        and growth.width > text_length(growth.array.dtype)
+    ]
+    for growth in longer:
+        check_widening(growth.array, growth.width)
+    for growth in longer:
+        widen(growth.array, growth.width)
     parts = _append(growths, after, late, new_token() if options.compute else None)
     if options.compute and parts:
         _fill(parts, growths, gains, before)
@@ -242,6 +263,8 @@ def _fitting(
     given = {}
     for name, new in decoded(variables).items():
         check_attrs(name, new.attrs, stored[name].attrs, options.combine_attrs)
+        if dim in new.dims:
+            how[name] = how[name].widened(new)
         given[name] = aligned(name, new, stored[name], sizes, [dim], how[name])
     if options.verify_integrity and dim in given:
         check_labels(dim, given[dim], stored[dim], how[dim])

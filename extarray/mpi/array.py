@@ -189,7 +189,14 @@ class ParallelArray(ParallelIO):
             step.arguments = f"extend axis {j} by {n} at the {side}"
         self._change(lambda: ExtArray.extend(self, j, n, side))
 
-    def append(self, data: ArrayLike, axis: SupportsIndex | str = 0, side: Side = "end") -> None:
+    def append(
+        self,
+        data: ArrayLike,
+        axis: SupportsIndex | str = 0,
+        side: Side = "end",
+        *,
+        widen: bool = False,
+    ) -> None:
         """Grow an axis by data that all ranks have; collective, see `ExtArray.append`.
 
         Parameters
@@ -197,12 +204,19 @@ class ParallelArray(ParallelIO):
         data, axis, side
             As for `ExtArray.append`; the same on all ranks, each of which writes a part.  Ranks
             compare the shape of the data, but not the values.
+        widen : bool
+            Only False: one process alone can widen an array of texts.
 
         Examples
         --------
         >>> a.append(np.ones((2, 12)))  # doctest: +SKIP
         """
         with self._step_of_change() as step:
+            if widen:
+                raise ArgumentError(
+                    "ranks cannot widen an array together; open it in one process, without comm, "
+                    "and append with widen=True there"
+                )
             j, first = as_axis(axis, self.ndim, self), is_start(side)
             values = as_source(data, self.dtype, lambda: self.fill_value)
             self._check("append to")

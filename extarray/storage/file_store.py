@@ -277,32 +277,51 @@ class FileStore(PairReader):
         return self
 
     @classmethod
-    def make_freezable(cls, old: FileStore, axial: Axial, encoding: dict[str, Any]) -> FileStore:
-        """Make files of the array that another store has open for writing, with a log.
+    def make_successor(
+        cls, old: FileStore, axial: Axial, header: Header, what: str, hollow: bool = False
+    ) -> FileStore:
+        """Make files of the array that another store has open for writing, with another header.
 
-        They have another uuid, the same bounds and history, and holes in place of the chunks, which
-        the caller freezes.  `take_names` lets them replace the old files.
+        They have another uuid, and the same bounds and history; the caller fills the chunks.
+        `take_names` lets them replace the old files.
+
+        Parameters
+        ----------
+        old : FileStore
+        axial : Axial
+        header : Header
+        what : str
+            Beginning of messages, with a place for the path.
+        hollow : bool
+            Chunks are holes, which the caller freezes.
         """
         before = old.now
         pair = Pair(before.path)
         self = cls(pair)
-        pair.header = before.header.renewed(work=before.header.work).freezing(encoding)
+        pair.header = header
         pair.attrs, pair.mode, pair.unclean = before.attrs, "r+", before.unclean
         pair.is_durable, pair.verify = before.is_durable, before.verify
-        what = "cannot change the compression of '{}'"
         with OnError(self._give_up), family(what, pair.path):
             old.real_stems(what)
-            names = tuple(map(replaced_name, (*pair.names, blobs_name(pair.names[0]))))
+            names: tuple[str, ...] = pair.names
+            if header.has_blobs:
+                names = (*names, blobs_name(names[0]))
+            names = tuple(map(replaced_name, names))
             fresh = tuple(fresh_name(name, pair.header.uuid) for name in names)
             self.making = Publication(fresh, names, True, pair.header.uuid)
             with before.metadata as fd:  # its lock stays that of the other store
                 self.making.old = File(os.dup(fd), names[0])
             self._make_files((*names[:2], names[1]), before.engine)
             first = before.state._replace(
-                sequence=0, sealed=False, unclean=before.unclean, superseded=False, group=NO_GROUP
+                sequence=0,
+                sealed=False,
+                unclean=before.unclean,
+                superseded=False,
+                group=NO_GROUP,
+                data_bytes=place_of(axial.size, header.chunk_bytes),
             )
-            self._write_first(axial, first, pair.attrs, hollow=True)
-            if pair.sums is not None and before.sums is not None:
+            self._write_first(axial, first, pair.attrs, hollow)
+            if hollow and pair.sums is not None and before.sums is not None:
                 pair.sums.inherited = before.sums.inherited
                 restore_sums(pair, self.commits, sums_for(before, pair.header))
         in_children(self, type(self)._forked)

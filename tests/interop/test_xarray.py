@@ -277,7 +277,6 @@ def test_appends_that_are_refused(path, change, words):
     ("first", "more"),
     [
         (np.array([1], "i2"), np.array([100_000])),
-        (np.array(["ab"]), np.array(["abc"])),
         (times(1, unit="s"), times(1) + np.timedelta64(1, "ms")),
     ],
 )

@@ -287,6 +287,29 @@ def recoded(folder: Path) -> int:
         return ("zlib:1", "zlib:9").index(str(array.compression))
 
 
+# -- wider texts -----------------------------------------------------------------------------------
+
+TEXTS = np.array([["ab", "c", ""], ["d", "ef", "g"]])
+LONGER = np.array([["longer", "", "h"]])
+
+
+def make_texts(**options: object) -> Callable[[Path], None]:
+    return lambda folder: make(folder / "a", TEXTS, **options)
+
+
+def widen(folder: Path) -> None:
+    with xa.open(folder / "a", "r+") as array:
+        if len(array) == len(TEXTS):
+            array.append(LONGER, widen=True)
+
+
+def widened(folder: Path) -> int:
+    check_private(*pair(folder / "a"))
+    with xa.open(folder / "a", verify="read") as array:
+        assert array.dtype in ("U2", "U6")
+        return one_of(array[...], TEXTS, np.vstack([TEXTS, LONGER]))
+
+
 # -- replaced pairs --------------------------------------------------------------------------------
 
 
@@ -510,6 +533,11 @@ JOBS = {
         lambda f: make(f / "a", OLD), compress, compressed, FROZEN, 2
     ),
     "another codec of frozen chunks": Job(before_repack, recode, recoded, FROZEN),
+    "append of longer texts": Job(make_texts(), widen, widened, A),
+    "append of longer texts with checksums": Job(make_texts(checksum=True), widen, widened, A),
+    "append of longer texts to frozen chunks": Job(
+        make_texts(compression="zlib"), widen, widened, FROZEN
+    ),
     "remove": Job(lambda f: make(f / "a", OLD), remove, removed, set()),
     "rechunk in place": Job(before_rechunk, rechunk, rechunked, A, 6),
     "rechunk in place, resumed": Job(before_rechunk, lambda f: rechunk(f, True), rechunked, A, 6),
