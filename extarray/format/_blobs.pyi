@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Self, final
 
 import numpy as np
@@ -14,6 +15,16 @@ class BlobReader:
         chunks: list[NDArray[np.uint8]],
         verify: bool,
     ) -> list[int]: ...
+    def read_part(
+        self,
+        fd: int,
+        word: int,
+        address: int,
+        chunk: NDArray[np.uint8],
+        sides: tuple[int, ...],
+        box: Sequence[tuple[int, int]],
+        verify: bool,
+    ) -> list[int] | None: ...
     def read_blocks(
         self,
         fd: int,

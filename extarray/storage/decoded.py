@@ -206,14 +206,16 @@ class _Decoder:
         reader: BlobReader,
     ) -> RestOfChunk | None:
         """Decode the blocks of a chunk with elements of a box; None: it takes all blocks."""
-        divided = self._table.divided(address, entry, self._size, verify)
-        if divided is None:
-            return None
-        numbers = divided.cut.numbers_in(self.sides, box)
-        if len(numbers) == len(divided.cut):
-            return None
-        divided.decode(chunk, numbers, reader)
-        return RestOfChunk(self, divided, chunk, numbers)
+        how = self.sides, box, verify, reader
+        numbers = self._table.decode_part(chunk, address, entry, *how)
+        return RestOfChunk(self, address, entry, chunk, numbers) if numbers else None
+
+    def divided(self, address: int, entry: int) -> DividedBlob:
+        """Return the blob of a chunk of which some blocks were decoded."""
+        verify = self._pair.verify != "never"
+        found = self._table.divided(address, entry, self._size, verify)
+        assert found is not None
+        return found
 
     def told(self, error: ChecksumError) -> ChecksumError:
         """Return an error about a chunk that tells which elements are lost."""
@@ -271,10 +273,13 @@ class _Rooms:
 class RestOfChunk:
     """The blocks of a chunk that are not decoded yet; a `Rest` of the core's.
 
+    Mostly they are never wanted, so the head of the blob is read again if they are.
+
     Parameters
     ----------
     decoder : _Decoder
-    blob : DividedBlob
+    address, entry : int
+        Of the chunk.
     chunk : ndarray
         Memory for the chunk.
     numbers : list of int
@@ -282,45 +287,57 @@ class RestOfChunk:
     """
 
     def __init__(
-        self, decoder: _Decoder, blob: DividedBlob, chunk: NDArray[np.uint8], numbers: list[int]
+        self,
+        decoder: _Decoder,
+        address: int,
+        entry: int,
+        chunk: NDArray[np.uint8],
+        numbers: list[int],
     ) -> None:
-        self._decoder, self._blob, self._chunk = decoder, blob, chunk
-        self._missing = set(range(len(blob.cut))).difference(numbers)
+        self._decoder, self._address, self._entry = decoder, address, entry
+        self._chunk, self._decoded = chunk, numbers
+        self._blob: DividedBlob | None = None
         self._uses = 0
         self._lock = threading.Lock()
-
-    @property
-    def is_whole(self) -> bool:
-        """All of them have come."""
-        return not self._missing
+        self.is_whole = False  #: All of them have come.
 
     def encoded(self, codec: Codec) -> Encoded | None:
         """Return the chunk with what its memory has, and these blocks as they were compressed.
 
         None: they must be decoded for it.
         """
-        decoded = set(range(len(self._blob.cut))) - self._missing
         try:
-            return self._blob.encoded(codec, self._chunk, decoded)
+            with self._lock:
+                blob = self._divided()
+                return blob.encoded(codec, self._chunk, set(self._decoded))
         except ChecksumError as error:
             raise self._decoder.told(error) from None
 
     def want(self, box: Box | None) -> None:
         """Decode those with elements of a box, or all; those of a chunk that is used often, too."""
-        if not self._missing:
+        if self.is_whole:
             return
-        with self._lock:
-            wanted = self._missing
-            if box is not None and self._uses < _MOST_USES:
-                wanted = self._missing.intersection(
-                    self._blob.cut.numbers_in(self._decoder.sides, box)
-                )
-                self._uses += not wanted
-            if wanted:
-                reader = self._decoder.reader()
-                try:
-                    self._blob.decode(self._chunk, sorted(wanted), reader)
-                except ChecksumError as error:
-                    raise self._decoder.told(error) from None
-                self._decoder.give_reader(reader)
-                self._missing = self._missing - wanted
+        try:
+            with self._lock:
+                self._want(box)
+        except ChecksumError as error:
+            raise self._decoder.told(error) from None
+
+    def _want(self, box: Box | None) -> None:
+        blob = self._divided()
+        missing = set(range(len(blob.cut))).difference(self._decoded)
+        wanted = missing
+        if box is not None and self._uses < _MOST_USES:
+            wanted = missing.intersection(blob.cut.numbers_in(self._decoder.sides, box))
+            self._uses += not wanted
+        if wanted:
+            reader = self._decoder.reader()
+            blob.decode(self._chunk, sorted(wanted), reader)
+            self._decoder.give_reader(reader)
+            self._decoded = [*self._decoded, *wanted]
+            self.is_whole = len(wanted) == len(missing)
+
+    def _divided(self) -> DividedBlob:
+        if self._blob is None:
+            self._blob = self._decoder.divided(self._address, self._entry)
+        return self._blob

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray.codecs.codec import Codec
-    from extarray.codecs.payloads import Blocks, Encoded
+    from extarray.codecs.payloads import Blocks, Box, Encoded
     from extarray.format.blobs import BlobHead, BlobsBlock
     from extarray.format.header import Header
     from extarray.storage.filesystem import File
@@ -150,6 +150,50 @@ class FrozenBlobs(FrozenWords):
         found = decode_blob(blob, address, self._block, whole, itemsize, verify)
         if found is not target:
             target[:] = found[:size]
+
+    def decode_part(
+        self,
+        target: NDArray[np.uint8],
+        address: int,
+        word: int,
+        sides: tuple[int, ...],
+        box: Box,
+        verify: bool,
+        reader: BlobReader,
+    ) -> list[int]:
+        """Decode the blocks of a chunk with elements of a box; return their numbers.
+
+        None are decoded if the box needs all, or the chunk has none.
+
+        Parameters
+        ----------
+        target : ndarray of uint8
+            Memory for the chunk.
+        address, word : int
+        sides : tuple of int
+            Of the chunk, the slowest axis first.
+        box : sequence of tuple of int
+        verify : bool
+        reader : BlobReader
+
+        Raises
+        ------
+        ChecksumError
+            One of the blocks is damaged, or the blob before the first one.
+        """
+        if target.nbytes == self._header.chunk_bytes:
+            with self.log as fd:
+                found = reader.read_part(fd, word, address, target, sides, box, verify)
+            if found is not None:
+                return found
+        divided = self.divided(address, word, target.nbytes, verify)
+        if divided is None:
+            return []
+        numbers = divided.cut.numbers_in(sides, box)
+        if len(numbers) == len(divided.cut):
+            return []
+        divided.decode(target, numbers, reader)
+        return numbers
 
     def divided(self, address: int, word: int, n_bytes: int, verify: bool) -> DividedBlob | None:
         """Return the blob that a live word leads to, if its blocks can be decoded one by one.
