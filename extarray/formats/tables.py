@@ -141,7 +141,7 @@ def from_csv(
     >>> import os, tempfile, extarray as xa
     >>> name = os.path.join(tempfile.mkdtemp(), "sales.csv")
     >>> with open(name, "w") as f:
-    ...     _ = f.write("day,shop,amount\n2024-05-01,Graz,3\n2024-05-02,Linz,\n")
+    ...     _ = f.write("day,shop,amount\n2024-05-01,Graz,3\n2024-05-02,Bern,\n")
     >>> sales = xa.from_csv(name)
     >>> sales["amount"], sales["day"]
     (array([ 3., nan]), array(['2024-05-01', '2024-05-02'], dtype='datetime64[D]'))

@@ -112,6 +112,8 @@ class Follower:
                     raise self.states.not_visible(state, None) from problem
                 raise problem
         self._forget_elements()
+        if pair.follows and pair.frozen is not None:
+            pair.frozen.refresh()  # what fails here leaves the present state
         self.replay(update, axial)
         self.adopt(update)
         return axial

@@ -79,13 +79,13 @@ class FrozenWords:
         self.asks = metadata.keeps_copies
         self._is_mapped = not self.asks
         self._age = 0  # of the words in `extents` that ask
-        self._places = list(block.extents)
+        self._places: list[int] = []
         self._size, self._given = block.size, block.given
         self._lock = threading.RLock()
         self._mended: dict[int, int] = {}  # by a reader, which may not write
         self._seen = 0  # number of the commit of a state with mended words
         self._ready: set[tuple[int, int]] = set()  # extents and pages that have disk space
-        self._map()
+        self._map(list(block.extents))
 
     @classmethod
     def block_of(cls, pair: Pair, metadata: File | None = None) -> tuple[int, BlobsBlock] | None:
@@ -103,25 +103,31 @@ class FrozenWords:
         block = decode_frozen_block(metadata.read(SECTOR, at), pair.header, metadata.length)
         return None if block is None else (at, block)
 
-    def _map(self) -> None:
-        """Map the extents that are not mapped yet."""
-        pair = self._pair
+    def _map(self, places: list[int]) -> None:
+        """Take up extents at their offsets, and map those that are not mapped yet.
+
+        On an error, the extents before count on.
+        """
+        pair, n = self._pair, len(self.extents)
         if not self._is_mapped:
-            for number in range(len(self.extents), len(self._places)):
+            for number in range(n, len(places)):
                 self._words.append(np.zeros(TABLE_WORDS * sums_capacity(number), "<u8"))
                 self.extents.append(memoryview(self._words[-1]).cast("B").cast("Q"))
+            self._places = places
             self.forget_copies()
             return
         writable = pair.mode == "r+"  # also where elements are moved by system calls
         takes_space = holes_take_space(self._metadata)
+        new: list[Any] = []
         with family("cannot map the metadata of '{}'", pair.path), self._metadata as fd:
-            for number in range(len(self.extents), len(self._places)):
-                n = TABLE_WORDS * sums_capacity(number)
-                words: Any = MappedWords(fd, self._places[number], n, writable)
+            for number in range(n, len(places)):
+                length = TABLE_WORDS * sums_capacity(number)
+                new.append(MappedWords(fd, places[number], length, writable))
                 if takes_space:  # also in files that another program has copied
-                    _raise_failure(words.populate())
-                self._words.append(np.frombuffer(words, "<u8"))
-                self.extents.append(memoryview(words).cast("Q"))
+                    _raise_failure(new[-1].populate())
+        self._words += [np.frombuffer(words, "<u8") for words in new]
+        self.extents += [memoryview(words).cast("Q") for words in new]
+        self._places = places
 
     def _cover_mended(self) -> None:
         """Put private copies in the place of extents with words that this reader has mended."""
@@ -164,8 +170,7 @@ class FrozenWords:
                 self._mended, self.extents, self._words = {}, [], []
             self._size = block.size
             if len(block.extents) > len(self._places) or not self.extents:
-                self._places = list(block.extents)
-                self._map()
+                self._map(list(block.extents))
             self.forget_copies()  # growth has brought more chunks
 
     def block_bytes(self) -> bytes:
@@ -298,6 +303,9 @@ class FrozenWords:
             return
         pair = self._pair
         with self._lock, family("cannot make room for the table of '{}'", pair.path):
+            self.take_up()  # room that was made, but could not be mapped
+            if wanted <= len(self._places):
+                return
             end = max(commits.free_from, self._metadata.length)
             places = list(self._places)
             for number in range(len(places), wanted):
@@ -313,8 +321,7 @@ class FrozenWords:
                 places.append(at)
             commits.blocks_end = max(commits.blocks_end, end)
             self._write_block(places=places)
-            self._places = places
-            self._map()
+            self._map(places)
 
     def _write_block(
         self, size: int | None = None, given: int | None = None, places: list[int] | None = None

@@ -309,6 +309,34 @@ def test_words_of_chunks_that_growth_did_not_reach_are_cleared(path, monkeypatch
         assert elements(a).tolist() == [[1] * 5] * 4 + [[0] * 5] * 4
 
 
+def test_a_table_that_could_not_be_mapped_is_mapped_later(path, monkeypatch):
+    mapped = frozen_words.MappedWords
+
+    def fail(*args):
+        raise OSError(errno.ENOMEM, "no memory")
+
+    with create(path, (2, 3), chunks=(1, 1)) as a, xa.open(path) as reader:
+        a[...] = [[1, 2, 3], [4, 5, 6]]
+        freeze(a, all_addresses(a))
+        monkeypatch.setattr(frozen_words, "MappedWords", fail)
+        with pytest.raises(xa.errors.StorageError, match="cannot map"):
+            a.append(np.ones((2000, 3), "i4"))
+        monkeypatch.setattr(frozen_words, "MappedWords", mapped)
+        assert np.array_equal(elements(a), [[1, 2, 3], [4, 5, 6]])
+        length = os.path.getsize(f"{path}.xmd")
+        a.append(np.ones((2000, 3), "i4"))
+        assert os.path.getsize(f"{path}.xmd") < length + 10**5, "the room is used"
+        freeze(a, all_addresses(a))
+        a.flush()
+        monkeypatch.setattr(frozen_words, "MappedWords", fail)
+        with pytest.raises(xa.errors.StorageError, match="cannot map"):
+            reader.refresh()
+        monkeypatch.setattr(frozen_words, "MappedWords", mapped)
+        reader.refresh()
+        assert np.array_equal(elements(reader), elements(a))
+        assert table(reader).reach == table(a).reach
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_new_axis_takes_the_table_along(path, engine):
     make(path, VALUES, engine=engine)
