@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib.util
 import os
@@ -360,6 +361,15 @@ def shim(tmp_path_factory):
     if library is None:
         pytest.skip("needs a C compiler, and Linux: calls to the system are watched by LD_PRELOAD")
     return library
+
+
+@pytest.fixture(scope="session")
+def macos(tmp_path_factory):
+    """Return the calls of macOS' implementation, which C code compiled here makes."""
+    library = preload.build(tmp_path_factory.mktemp("macos"), "macos")
+    if library is None:
+        pytest.skip("needs a C compiler, and Linux, to compile the calls of macOS")
+    return ctypes.CDLL(str(library))
 
 
 def namespace(options, command, right) -> list[str]:

@@ -132,12 +132,6 @@ static inline int xa_reserve(int fd, xa_offset offset, xa_offset length) {
     if (xa_exceeds_disk(fd, length)) return ENOSPC;
     return xa_fallocate(fd, FALLOC_FL_KEEP_SIZE, low, ((offset + length + page - 1) & -page) - low);
 }
-static inline int xa_punch(int fd, xa_offset offset, xa_offset length) {
-    xa_offset page = sysconf(_SC_PAGESIZE);
-    xa_offset low = (offset + page - 1) & -page, high = (offset + length) & -page;
-    if (low >= high) return 0;
-    return xa_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, low, high - low);
-}
 static inline void xa_write_back(int fd, xa_offset offset, xa_offset length, int wait) {
     unsigned flags = SYNC_FILE_RANGE_WRITE;
     if (wait) flags |= SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -151,10 +145,6 @@ static inline int xa_reserve(int fd, xa_offset offset, xa_offset length) {
     (void) fd; (void) offset; (void) length;
     return XA_UNSUPPORTED;
 }
-static inline int xa_punch(int fd, xa_offset offset, xa_offset length) {
-    (void) fd; (void) offset; (void) length;
-    return XA_UNSUPPORTED;
-}
 static inline void xa_write_back(int fd, xa_offset offset, xa_offset length, int wait) {
     (void) fd; (void) offset; (void) length; (void) wait;
 }
@@ -163,6 +153,39 @@ static inline int xa_zero(int fd, xa_offset offset, xa_offset length) {
     return XA_UNSUPPORTED;
 }
 #endif
+
+/* Whether a file system says so that it does not know a command. */
+static inline int xa_is_refusal(int failure) {
+    return failure == EINVAL || failure == ENOTTY || failure == ENOTSUP || failure == EOPNOTSUPP;
+}
+
+#if defined(F_PUNCHHOLE)
+/* macOS wants whole blocks, as pages are. */
+static inline int xa_make_hole(int fd, xa_offset offset, xa_offset length) {
+    struct fpunchhole hole;
+    int failed;
+    memset(&hole, 0, sizeof hole);
+    hole.fp_offset = offset;
+    hole.fp_length = length;
+    do failed = fcntl(fd, F_PUNCHHOLE, &hole); while (failed == -1 && errno == EINTR);
+    if (failed != -1) return 0;
+    return xa_is_refusal(errno) ? XA_UNSUPPORTED : errno;
+}
+#elif defined(__linux__)
+static inline int xa_make_hole(int fd, xa_offset offset, xa_offset length) {
+    return xa_fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length);
+}
+#else
+static inline int xa_make_hole(int fd, xa_offset offset, xa_offset length) {
+    (void) fd; (void) offset; (void) length;
+    return XA_UNSUPPORTED;
+}
+#endif
+static inline int xa_punch(int fd, xa_offset offset, xa_offset length) {
+    xa_offset page = sysconf(_SC_PAGESIZE);
+    xa_offset low = (offset + page - 1) & -page, high = (offset + length) & -page;
+    return low < high ? xa_make_hole(fd, low, high - low) : 0;
+}
 
 static inline int64_t xa_generation(int fd) {
     long found = 0; /* some file systems set only an int */
@@ -184,8 +207,7 @@ static inline int xa_sync_by(int fd, const int *commands, int n) {
     for (i = 0; i < n; i++) {
         do failed = fcntl(fd, commands[i]); while (failed == -1 && errno == EINTR);
         if (failed != -1) return 0;
-        if (errno != EINVAL && errno != ENOTTY && errno != ENOTSUP && errno != EOPNOTSUPP)
-            return errno;
+        if (!xa_is_refusal(errno)) return errno;
     }
     do failed = fsync(fd); while (failed && errno == EINTR);
     return failed ? errno : 0;
@@ -208,16 +230,46 @@ static inline int xa_datasync(int fd) {
 static inline int xa_barrier(int fd) { return xa_datasync(fd); }
 #endif
 
+#if defined(F_PREALLOCATE)
+/* macOS allocates behind the end of a file only, and keeps that space for as long as the file is
+ * open: so the file gets longer by it at once.  The command is believed only as far as the
+ * file then has more blocks. */
 static inline int xa_lengthen(int fd, xa_offset offset, xa_offset length) {
-#if defined(__APPLE__)
-    (void) fd; (void) offset; (void) length;
-    return XA_UNSUPPORTED;
+    static const char zeros[1 << 14];
+    xa_offset end = offset + length, at, present, block, missing;
+    ptrdiff_t moved;
+    struct stat before, after;
+    struct statvfs disk;
+    fstore_t wanted;
+    if (fstat(fd, &before) || fstatvfs(fd, &disk)) return errno;
+    present = before.st_size;
+    block = (xa_offset) disk.f_frsize;
+    if (offset > present || end <= present || block <= 0) return XA_UNSUPPORTED;
+    if (xa_exceeds_disk(fd, length)) return ENOSPC;
+    for (at = offset; at < present; at += moved) {  /* there may be holes */
+        size_t left = (size_t) (present - at);
+        moved = pwrite(fd, zeros, left < sizeof zeros ? left : sizeof zeros, at);
+        if (moved < 0) return errno;
+    }
+    if (fstat(fd, &before)) return errno;
+    missing = (end + block - 1) / block * block - (present + block - 1) / block * block;
+    memset(&wanted, 0, sizeof wanted);
+    wanted.fst_flags = F_ALLOCATEALL;
+    wanted.fst_posmode = F_PEOFPOSMODE;
+    wanted.fst_length = missing;
+    if (missing > 0 && fcntl(fd, F_PREALLOCATE, &wanted) == -1)
+        return errno == ENOSPC || errno == EDQUOT || errno == EINTR ? errno : XA_UNSUPPORTED;
+    if (ftruncate(fd, end) || fstat(fd, &after)) return errno;
+    if (missing > 0 && wanted.fst_bytesalloc < missing) return XA_UNSUPPORTED;
+    return (xa_offset) (after.st_blocks - before.st_blocks) * 512 < missing ? XA_UNSUPPORTED : 0;
+}
 #else
+static inline int xa_lengthen(int fd, xa_offset offset, xa_offset length) {
     int failure;
     do failure = posix_fallocate(fd, offset, length); while (failure == EINTR);
     return failure;
-#endif
 }
+#endif
 
 /* -- locks -------------------------------------------------------------------------------------- */
 

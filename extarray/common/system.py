@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 if sys.platform == "win32":
     from extarray.common.system_windows import (
         CAN_MAP,
-        CAN_RESERVE,
         EXCLUSIVE,
         FREE,
         HAS_RANGE_LOCKS,
@@ -79,7 +78,6 @@ if sys.platform == "win32":
 else:
     from extarray.common.system_posix import (
         CAN_MAP,
-        CAN_RESERVE,
         EXCLUSIVE,
         FREE,
         HAS_RANGE_LOCKS,
@@ -139,7 +137,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAN_MAP",
-    "CAN_RESERVE",
     "COHERENT",
     "EXCLUSIVE",
     "FREE",

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAN_MAP",
-    "CAN_RESERVE",
     "EXCLUSIVE",
     "FREE",
     "HAS_RANGE_LOCKS",
@@ -339,8 +338,6 @@ CAN_MAP = all(
 MAPS_FREELY = False
 
 # -- disk space ----------------------------------------------------------------------------------
-
-CAN_RESERVE = True
 
 
 def allocate(fd: int, length: int) -> None:

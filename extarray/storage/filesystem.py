@@ -178,7 +178,7 @@ class File(FileCore):
         """Extend the file by zeros that have disk space."""
         failure = self.lengthen(offset, length)
         if failure == UNSUPPORTED:
-            self.write(bytes(length), offset)
+            self.fill(b"\0", offset, offset + length)
         elif failure:
             raise OSError(failure, os.strerror(failure))
 

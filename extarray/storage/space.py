@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from extarray._core._file import UNSUPPORTED
 from extarray.common.errors import StorageError, storage_error
-from extarray.common.system import CAN_RESERVE, MAPS_FREELY
-from extarray.format.constants import BLOCK, SEAL_BYTES
+from extarray.common.system import MAPS_FREELY
+from extarray.format.constants import SEAL_BYTES
 from extarray.grid.chunking import chunks_before
 from extarray.storage.filesystem import family
 
@@ -72,15 +72,13 @@ class Allocator:
         try:
             if too_much:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if sparse or not CAN_RESERVE or runs is not None:
+            if sparse or runs is not None:
                 self._lengthen(new, ahead=old > 0)
             for start, stop in parts:
-                if CAN_RESERVE and not sparse and stop > start and not self._has_room(stop):
+                if not sparse and stop > start and not self._has_room(stop):
                     self._extend(start, stop, ahead=old > 0 and runs is None)
                 if not is_zero:  # I8: zeros need no write
                     pair.data.fill(fill, start, stop)
-                elif not sparse and not CAN_RESERVE:
-                    pair.data.fill(bytes(BLOCK), start, stop)
             if pair.region is not None and not pair.region.shows_up_to(new):
                 if pair.held is not None:
                     pair.held.outgrown.append(pair.region)
@@ -170,7 +168,7 @@ class Allocator:
     def _reserve_again(self, start: int, stop: int) -> None:
         """Allocate bytes inside the grid again, which `give_back` may have freed."""
         pair = self.pair
-        if pair.header.sparse or not CAN_RESERVE:
+        if pair.header.sparse:
             return
         with family("cannot make room in '{}'", f"{pair.path}.xta"):
             failure = pair.data.reserve(start, stop - start)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import signal
 import threading
 
-import preload
 import pytest
 
 from extarray.common import system
@@ -109,17 +109,10 @@ def test_other_threads_have_no_signals_to_hold_back():
 # -- to the disk ---------------------------------------------------------------------------------
 
 # Commands of macOS; 0: fsync.
-FULL, BARRIER, FSYNC = 51, 85, 0
+FULL, BARRIER, FSYNC, PREALLOCATE, PUNCH = 51, 85, 0, 42, 99
+# Answers of `macos.c`: the command says that it allocates less than asked, or does nothing.
+GIVES_LESS, GIVES_NOTHING = 1000, 1001
 REFUSALS = [errno.ENOTSUP, errno.ENOTTY, errno.EINVAL]
-
-
-@pytest.fixture(scope="module")
-def macos(tmp_path_factory):
-    """The calls of macOS' implementation, which C code compiled here makes."""
-    library = preload.build(tmp_path_factory.mktemp("fullsync"), "fullsync")
-    if library is None:
-        pytest.skip("no C compiler")
-    return ctypes.CDLL(str(library))
 
 
 @pytest.fixture
@@ -209,3 +202,73 @@ def test_files_and_folders_named_reach_the_platter_on_macos(name, tmp_path, monk
     with pytest.raises(OSError, match="Input/output") as caught:
         call(str(of))
     assert caught.value.errno == errno.EIO
+
+
+# -- disk space of macOS -------------------------------------------------------------------------
+
+BLOCK, UNSUPPORTED = 4096, errno.ENOTSUP
+PAGE = mmap.PAGESIZE
+
+
+@pytest.fixture
+def ones(place):
+    """A file of eight pages and a bit, of ones."""
+    with open(place / "ones", "w+b", buffering=0) as file:
+        file.write(b"\1" * (8 * PAGE + 5))
+        os.fsync(file.fileno())
+        yield file
+
+
+def contents(file):
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
+
+
+def disk(file):
+    return 512 * os.fstat(file.fileno()).st_blocks
+
+
+def test_macos_makes_holes_of_whole_pages(macos, asked, ones):
+    before = disk(ones)
+    asked[0][PUNCH] = [errno.EINTR]
+    assert macos.punch(ones.fileno(), 5, 4 * PAGE) == 0
+    assert asked[1] == [PUNCH] * 2
+    kept = b"\1" * PAGE
+    assert contents(ones) == kept + bytes(3 * PAGE) + b"\1" * (4 * PAGE + 5)
+    assert disk(ones) == before - 3 * PAGE
+    assert macos.punch(ones.fileno(), 5 * PAGE + 1, 2 * PAGE - 1) == 0  # one page lies in it
+    assert macos.punch(ones.fileno(), 7 * PAGE + 1, PAGE - 2) == 0  # none does
+    assert contents(ones)[5 * PAGE :] == kept + bytes(PAGE) + kept + b"\1" * 5
+    assert len(asked[1]) == 3
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=errno.errorcode.get)
+def test_a_file_system_of_macos_without_holes_keeps_bytes(macos, asked, ones, refusal):
+    asked[0][PUNCH] = [refusal, errno.EIO]
+    assert macos.punch(ones.fileno(), 0, PAGE) == UNSUPPORTED
+    assert macos.punch(ones.fileno(), 0, PAGE) == errno.EIO
+    assert contents(ones) == b"\1" * (8 * PAGE + 5)
+
+
+@pytest.mark.parametrize("start", [8 * PAGE + 5, 8 * PAGE, 6 * PAGE + 3])
+@pytest.mark.parametrize("more", [1, BLOCK - 5, BLOCK, 40 * BLOCK + 7])
+def test_macos_lengthens_files_by_space(macos, asked, ones, start, more):
+    end = 8 * PAGE + 5 + more
+    assert macos.lengthen(ones.fileno(), start, end - start) == 0
+    assert contents(ones) == b"\1" * start + bytes(end - start)
+    assert disk(ones) >= end
+    assert set(asked[1]) <= {PREALLOCATE}
+
+
+@pytest.mark.parametrize("answer", [*REFUSALS, GIVES_LESS, GIVES_NOTHING])
+def test_space_that_macos_does_not_give_is_not_believed_in(macos, asked, ones, answer):
+    asked[0][PREALLOCATE] = [answer]
+    assert macos.lengthen(ones.fileno(), 8 * PAGE, 9 * PAGE) == UNSUPPORTED
+
+
+def test_macos_tells_of_a_full_disk_and_leaves_the_rest_to_writes(macos, asked, ones):
+    asked[0][PREALLOCATE] = [errno.ENOSPC]
+    assert macos.lengthen(ones.fileno(), 8 * PAGE + 5, PAGE) == errno.ENOSPC
+    # It allocates behind the end of a file alone.
+    assert macos.lengthen(ones.fileno(), 0, PAGE) == UNSUPPORTED
+    assert macos.lengthen(ones.fileno(), 9 * PAGE, PAGE) == UNSUPPORTED
+    assert contents(ones) == b"\1" * (8 * PAGE + 5)

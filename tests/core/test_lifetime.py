@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 
@@ -147,7 +148,7 @@ def test_nothing_is_written_to_the_file_of_a_stranger(tmp_path, monkeypatch):
 
 def test_a_closed_file_is_no_file(tmp_path):
     """The file closes when its last user leaves, and refuses later users."""
-    file = File.open(str(tmp_path / "file"), 0o102)
+    file = File.open(str(tmp_path / "file"), os.O_RDWR | os.O_CREAT)
     with file as fd:
         file.close()
         assert file.closed

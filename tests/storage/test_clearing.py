@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from ctypes import c_int64
 
+import numpy as np
 import preload
 import pytest
 from cutting import cut_and_grow
@@ -193,6 +195,34 @@ def test_no_hole_is_punched_that_is_not_known_to_be_one(path, monkeypatch):
         assert a.info()["disk_bytes"] == before
         a.extend(0, 60)
         assert (a[:4] == 1).all() and not a[4:].any()
+
+
+def test_arrays_take_and_return_space_as_on_macos(path, macos, monkeypatch, engine):
+    """Calls of files are those of macOS: it reserves no inner range, and zeroes none."""
+
+    def call(function):
+        def act(file, offset, length):
+            with file as fd:
+                return function(fd, c_int64(offset), c_int64(length))
+
+        return act
+
+    for name in ("lengthen", "punch"):
+        monkeypatch.setattr(File, name, call(getattr(macos, name)))
+    for name in ("reserve", "zero"):
+        monkeypatch.setattr(File, name, lambda *args: UNSUPPORTED)
+    with xa.create(path, (64, 2**14), "u1", chunks=(1, 2**14), engine=engine) as a:
+        a[...] = 1
+        a.flush()
+        before = a.info()["disk_bytes"]
+        a.shrink(0, 60)
+        assert a.info()["disk_bytes"] <= before - 59 * 2**14
+        a.extend(0, 60)
+        assert (a[:4] == 1).all() and not a[4:].any()
+        assert a.info()["disk_bytes"] >= before  # no store meets a hole
+        a.append(np.full((3, 2**14), 2, "u1"))
+        assert (a[64:] == 2).all() and not a[4:64].any()
+    cut_and_grow(path.with_name("other"), 0, engine=engine)
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from injected import at_every_place, interrupted, needs_no_tracing, places_of_ch
 from lost_pages import Disk
 
 import extarray as xa
+from extarray._core._file import UNSUPPORTED
 from extarray.common.limits import limits
 from extarray.format.frozen import decode_frozen_block, encode_frozen_block
 from extarray.storage import commits, frozen, frozen_blobs, frozen_words, names, new_axis, space
@@ -691,7 +692,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(path, monkeypatch):
 def test_a_thaw_stores_its_own_words_alone(path, monkeypatch):
     """Other processes may clear words of the same page, also where space cannot be reserved."""
     make(path, VALUES)
-    monkeypatch.setattr(File, "reserve", lambda *args: errno.EOPNOTSUPP)
+    monkeypatch.setattr(File, "reserve", lambda *args: UNSUPPORTED)
     written, write = [], File.write
 
     def note(file, data, at):
