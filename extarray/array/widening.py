@@ -134,16 +134,7 @@ def _widen_files(array: Living, header: Header) -> None:
             )
         store = type(files).make_successor(files, array.axial, header, "cannot widen '{}'")
         try:
-            now, size = files.now, header.chunk_bytes
-            end = now.state.data_bytes
-            keeps_holes = header.sparse and not any(header.fill)
-            for start, stop in now.written(end) if keeps_holes else [(0, end)]:
-                first, last = start // now.header.chunk_bytes, -(-stop // now.header.chunk_bytes)
-                for low, high in _steps(first, last, size):
-                    place, behind = (place_of(q, now.header.chunk_bytes) for q in (low, high))
-                    some = bytearray(behind - place)
-                    now.read_into(memoryview(some), place)
-                    store.now.data.write(_cast(some, now.header, header), place_of(low, size))
+            _write_wider(array, store, header)
             if core._changes != before:
                 raise StorageError(
                     errno.EBUSY, f"{what}: another thread has written to it meanwhile; try again"
@@ -162,6 +153,21 @@ def _widen_files(array: Living, header: Header) -> None:
             end_freezing(data)
     if header.has_blobs:
         notice(array)
+
+
+def _write_wider(array: Living, store: Any, header: Header) -> None:
+    """Write the elements of an array to wider files."""
+    now: Any = array._store.now
+    size = header.chunk_bytes
+    end = now.state.data_bytes
+    keeps_holes = header.sparse and not any(header.fill)
+    for start, stop in now.written(end) if keeps_holes else [(0, end)]:
+        first, last = start // now.header.chunk_bytes, -(-stop // now.header.chunk_bytes)
+        for low, high in _steps(first, last, size):
+            place, behind = (place_of(q, now.header.chunk_bytes) for q in (low, high))
+            some = bytearray(behind - place)
+            now.read_into(memoryview(some), place)
+            store.now.data.write(_cast(some, now.header, header), place_of(low, size))
 
 
 def _take_wider(array: Living, store: Any) -> None:
