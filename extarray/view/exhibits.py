@@ -17,6 +17,7 @@ from extarray.array.creation import open as open_array
 from extarray.common.errors import ExtArrayError, MissingError
 from extarray.common.formatting import format_attrs, format_bytes, format_disk, format_fill
 from extarray.fetched.paths import local_or_remote
+from extarray.format.labels import SPLIT, known_split
 from extarray.format.suffixes import METADATA, all_names, split_name, without_suffix
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.group_index import names_in_group
@@ -53,6 +54,12 @@ class Exhibit:
             if self.array.refresh(on_replaced="reopen"):
                 self.revision += 1
             return self.revision
+
+    @property
+    def shown(self) -> Any:
+        """The array, or the view with more axes that its attribute ``"split"`` describes."""
+        array = self.array
+        return array.lazy.split() if known_split(array.attrs.get(SPLIT), array.dims) else array
 
     def close(self) -> None:
         """Close the array."""
@@ -119,7 +126,7 @@ class Gallery:
         for name in self.names():
             try:
                 with self.exhibit(name) as exhibit:
-                    array = exhibit.array
+                    array = exhibit.shown
                     entries.append(
                         {"name": name, "shape": list(array.shape), "dtype": str(array.dtype)}
                     )
@@ -168,10 +175,16 @@ class Gallery:
         array = exhibit.array
         dims = array.dims or tuple(f"dim_{j}" for j in range(array.ndim))
         attrs = array.attrs.asdict()
-        return [
-            coordinate_of(j, dims, array.origin, attrs, lambda dim: self._sibling(name, dim))
-            for j in range(array.ndim)
-        ]
+        shown = exhibit.shown.dims or dims
+        # Axes that a split makes are not cut: their labels count from 0.
+        names = [*dims, *(dim for dim in shown if dim not in dims)]
+        origin = [*array.origin, *(0 for _ in names[len(dims) :])]
+
+        def coordinate(dim: str) -> Coordinate | None:
+            axis = names.index(dim)
+            return coordinate_of(axis, names, origin, attrs, lambda dim: self._sibling(name, dim))
+
+        return [coordinate(dim) for dim in shown]
 
     def _sibling(self, name: str, other: str) -> Any:
         """Return the array of another name in the same folder, or None."""
@@ -189,9 +202,14 @@ class Gallery:
     def describe(self, name: str, exhibit: Exhibit) -> dict[str, Any]:
         """Return the facts that the page needs before it shows elements of an array."""
         revision = exhibit.revision
-        array = exhibit.array
+        array, shown = exhibit.array, exhibit.shown
         info = array.info()
-        names = list(info["dims"] or [f"axis {j}" for j in range(array.ndim)])
+        if shown is not array:
+            chunks, zeros = shown.chunks, (0,) * shown.ndim
+            grid = tuple(-(-n // c) for n, c in zip(shown.shape, chunks, strict=True))
+            info |= {"shape": shown.shape, "dims": shown.dims, "chunks": chunks, "grid": grid}
+            info |= {"offset": zeros, "origin": zeros}
+        names = list(info["dims"] or [f"axis {j}" for j in range(shown.ndim)])
         coordinates = self.coordinates(name, exhibit)
         return {
             "name": name,
@@ -209,6 +227,7 @@ class Gallery:
             "bytes": format_bytes(info["logical_bytes"]),
             "disk": format_disk(info),
             "segments": info["segments"],
+            "maps_growth": shown is array,
             "order": info["order"],
             "attrs": [_short(line) for line in format_attrs(info)],
         }

@@ -413,8 +413,9 @@ class Picture(Handler):
         known = self.integer("have", -1)
 
         def read(exhibit: Exhibit) -> bytes | None:
-            array = exhibit.array
-            origin, shape, at = array.origin, array.shape, self.place(array)
+            array = exhibit.shown
+            shape, at = array.shape, self.place(array)
+            origin = getattr(array, "origin", (0,) * array.ndim)  # a view counts from 0
             columns = self.span("columns", shape)
             rows = self.span("rows", shape) if self.get_argument("rows", "") else None
             if rows is not None and rows.axis == columns.axis:
@@ -478,7 +479,7 @@ class Profile(Handler):
         clock = time.perf_counter()
 
         def read(exhibit: Exhibit) -> bytes:
-            array = exhibit.array
+            array = exhibit.shown
             shape, at = array.shape, self.place(array)
             axis = self.integer("axis")
             if not 0 <= axis < len(shape):
@@ -508,7 +509,7 @@ class Value(Handler):
 
     async def get(self) -> None:
         def read(exhibit: Exhibit) -> dict[str, Any]:
-            array = exhibit.array
+            array = exhibit.shown
             at = self.place(array)
             element = array[tuple(at)]
             choice = self.choice(exhibit)

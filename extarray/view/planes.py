@@ -87,7 +87,7 @@ def read_plane(
 
     Parameters
     ----------
-    array : ExtArray
+    array : ExtArray or LazyView
     at : sequence of int
         An index for each axis; those along `rows` and `columns` are ignored.
     rows, columns : Span
@@ -149,6 +149,7 @@ class _Reader:
         is_wanted: Callable[[], bool],
     ) -> None:
         self._array = array
+        self._order = getattr(array, "base", array).order
         self._at = [int(i) for i in at]
         self._rows = rows
         self._columns = columns
@@ -160,7 +161,7 @@ class _Reader:
         """Return about how many elements of a level lie in a page of the file."""
         last = self._array.ndim - 1
         for span in (self._rows, self._columns):
-            if span is not None and span.axis == last and self._array.order == "C":
+            if span is not None and span.axis == last and self._order == "C":
                 run = min(_PAGE // self._array.itemsize, self._array.chunks[last])
                 return int(max(1, min(run // span.step(level), span.count(level))))
         return 1

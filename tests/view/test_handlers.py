@@ -322,6 +322,33 @@ class TestWhatIsServed(Case):
         assert [c["kind"] for c in info["choices"]] == ["datetime", "number", "text"]
         assert self.facts("array", name="waves")["choices"][0]["parts"][0] == "magnitude"
 
+    def test_an_axis_that_is_split(self):
+        path, frames = self.folder / "arrays" / "frames", np.arange(8 * 4 * 5).reshape(8, 4, 5)
+        coords = {"c": {"dims": ["c"], "data": ["red", "green", "blue"]}}
+        with xa.create(
+            path, (0, 4, 5), "i8", dims=("frame", "v", "u"), split={"frame": {"t": -1, "c": 3}},
+            attrs={"coords": coords},
+        ) as a:  # fmt: skip
+            a.append(frames[:7])
+            info = self.facts("array", name="frames")
+            assert (info["shape"], info["names"]) == ([3, 3, 4, 5], ["t", "c", "v", "u"])
+            assert info["coordinates"] == [None, {"name": "c", "units": ""}, None, None]
+            assert not info["maps_growth"] and self.facts("array", name="scene")["maps_growth"]
+            shown = {entry["name"]: entry for entry in self.facts("arrays")["arrays"]}
+            assert shown["frames"]["shape"] == [3, 3, 4, 5]
+            _, got = self.plane("frames", (1, 2, 0, 0), (2, 0, 4, 50), (3, 0, 5, 50))
+            np.testing.assert_array_equal(got, frames[5])
+            _, got = self.plane("frames", (0, 0, 1, 2), (0, 0, 3, 50), (1, 0, 3, 50))
+            np.testing.assert_array_equal(got, np.append(frames[:7, 1, 2], [0, 0]).reshape(3, 3))
+            found = self.facts("value", name="frames", at="1,2,3,4")
+            assert (found["value"], found["labels"]) == (str(frames[5, 3, 4]), ["", "blue", "", ""])
+            a.append(frames[7:])
+            assert self.facts("array", name="frames")["revision"] > info["revision"]
+            _, got = self.plane("frames", (2, 1, 0, 0), (2, 0, 4, 50), (3, 0, 5, 50))
+            np.testing.assert_array_equal(got, frames[7])
+        for suffix in (".xmd", ".xta"):
+            path.with_suffix(suffix).unlink()
+
     def test_planes(self):
         head, got = self.plane("scene", (2, 0, 0), (1, 0, 50, 50), (2, 0, 70, 70))
         assert (head["level"], head["steps"], head["start"]) == (0, [1, 1], [0, 0])
