@@ -121,7 +121,9 @@ def filled_up(labels: NDArray[Any], axis: int, lengths: Sequence[int]) -> NDArra
     if late:
         kind = labels.dtype.kind
         if kind in "biu":
-            labels = labels.astype("f8")
+            whole, labels = labels, labels.astype("f8")
+            if (labels.astype(whole.dtype) != whole).any():
+                raise ValueError("a float does not hold its labels, as it must beside missing ones")
         missing: Any = {"M": "NaT", "m": "NaT", "U": "", "S": b"", "T": ""}.get(kind, np.nan)
         fill = np.full((*before, late, *behind), missing, labels.dtype)
         labels = np.concatenate([labels, fill], axis)

@@ -83,6 +83,11 @@ def widen(array: Living, length: int) -> None:
         if length <= text_length(array.dtype):
             return
         check_widening(array, length)
+        if cast("Any", array)._changes is None:
+            raise ArgumentError(
+                f"cannot widen {array._name()}: views of its chunks may write to what it replaces; "
+                "append before you take views, or to a copy"
+            )
         header = _wider(array._store.now.header, wider_dtype(array.dtype, length))
         if array._store.files is None:
             _widen_in_memory(array, header)
@@ -116,11 +121,6 @@ def _widen_files(array: Living, header: Header) -> None:
     what = f"cannot widen {array._name()}"
     files, core = array._store.files, cast("Any", array)
     assert files is not None
-    if core._changes is None:
-        raise ArgumentError(
-            f"{what}: views of its chunks may write to the files that it replaces; open it again, "
-            "and append first"
-        )
     files.group.conclude_members()
     if files.now.sums is not None:
         core._verify_all()  # new sums would hide damage (I11)

@@ -47,6 +47,8 @@ _DATE = re.compile(
 _EXACT = 2**53
 #: Years all of which nanoseconds since 1970 reach.
 _NANOSECONDS = 1678, 2261
+#: Characters of a number, so that Python's conversion takes no time.
+_LONGEST = 400
 #: Rows whose entries are looked at, or converted, together.
 _ROWS = 1 << 13
 
@@ -70,7 +72,7 @@ def from_csv(
     r"""Make an array of records of a table in a CSV file, or a group of its columns.
 
     The file is read twice, in bounded memory: once to find types that hold every entry of a column
-    exactly, then for the entries.
+    exactly, decimals as closely as floats do, then for the entries.
 
     Parameters
     ----------
@@ -132,6 +134,8 @@ def from_csv(
       missing ones become NaT;
     - text as long as the longest entry.  An empty entry is an empty text.
 
+    An empty line is an empty entry if there is one column, and else left out.
+
     An entry of a number or a date is missing if it is empty, ``NA``, ``N/A``, ``NaN`` or ``null``.
     Numbers with zeros in front, such as ``007``, stay text, as do whole numbers above 2**53 beside
     missing ones or fractions.
@@ -171,7 +175,7 @@ def from_csv(
 
 @dataclass
 class _Column:
-    """What all entries of a column are, as far as they have been read."""
+    """The types that take all entries of a column, as far as these have been read."""
 
     name: str
     are_truths: bool = True
@@ -199,7 +203,7 @@ class _Column:
                 self.are_dates = self.are_dates and self._are_dates(there)
 
     def _are_whole(self, entries: Sequence[str]) -> bool:
-        if not all(map(_WHOLE.fullmatch, entries)):
+        if not all(len(e) <= _LONGEST and _WHOLE.fullmatch(e) for e in entries):
             return False
         numbers = [*map(int, entries), self.low, self.high]
         self.low, self.high = min(numbers), max(numbers)
@@ -248,11 +252,16 @@ class _Column:
 def _are_real(entries: Sequence[str]) -> bool:
     """Tell whether entries are numbers that floats take, whole ones exactly."""
     for entry in entries:
+        if len(entry) > _LONGEST:
+            return False
         if _WHOLE.fullmatch(entry):
             if abs(int(entry)) > _EXACT:
                 return False
         elif _REAL.fullmatch(entry):
-            if math.isinf(float(entry)):
+            value, (digits, _, power) = float(entry), entry.lower().partition("e")
+            if math.isinf(value) or (value == 0 and digits.strip(" +-0.")):
+                return False
+            if abs(value) >= _EXACT and not power and int(digits.partition(".")[0]) != value:
                 return False
         elif not _INFINITE.fullmatch(entry):
             return False
@@ -330,7 +339,9 @@ class _Table:
             width = 0
             for row in reader:
                 if not row:  # an empty line
-                    continue
+                    if width != 1:
+                        continue
+                    row = [""]
                 width = width or len(row)
                 if len(row) != width:
                     raise FormatError(
@@ -413,18 +424,11 @@ def _load_group(file: Any, column: Any = None, **options: Any) -> Any:
     return from_csv(file, column, as_group=True, **options)
 
 
-def _names(file: Any) -> list[str]:
-    where = file_name(file, _TITLE)
-    with of_library(where, _TITLE):
-        return _Table(where, None, True).names()
-
-
 CSV = Format(
     "csv",
     _TITLE,
     (".csv", ".tsv"),
     _source,
     part="a column",
-    names=_names,
     load_group=_load_group,
 )

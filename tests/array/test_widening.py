@@ -270,3 +270,14 @@ def test_as_numpy_concatenates(tmp_path_factory, rows, cuts):
             assert np.array_equal(a[...], model)
     with xa.open(path) as a:
         assert np.array_equal(a[...], model)
+
+
+def test_views_of_chunks_keep_an_array_as_wide_as_it_is(tmp_path):
+    for path in (None, tmp_path / "a"):
+        with xa.from_array(np.array(["a", "b"]), path) as a:
+            view = a.chunk((0,))
+            with pytest.raises(ArgumentError, match="views of its chunks"):
+                a.append(np.array(["longer"]), widen=True)
+            view[0] = "c"
+            assert a[...].tolist() == ["c", "b"]
+            del view

@@ -49,6 +49,11 @@ NAN, NAT = math.nan, np.datetime64("NaT")
         (["9007199254740993", "0.5"], "U16", ["9007199254740993", "0.5"]),
         (["1", "2.5", "-1e-3", "inf", "nan"], "f8", [1, 2.5, -1e-3, math.inf, NAN]),
         (["1.5", "1e999"], "U5", ["1.5", "1e999"]),
+        (["1.5", "1e-400"], "U6", ["1.5", "1e-400"]),
+        (["-0.0", "0e7"], "f8", [-0.0, 0]),
+        (["9007199254740993.0"], "U18", ["9007199254740993.0"]),
+        (["9007199254740992.0", "1.2345678901234567e+20"], "f8", [2**53, 1.2345678901234567e20]),
+        (["1" * 5000], "U5000", ["1" * 5000]),
         (["1", "x"], "U1", ["1", "x"]),
         (["007", "12"], "U3", ["007", "12"]),
         (["1_000", "2"], "U5", ["1_000", "2"]),
@@ -104,6 +109,8 @@ def test_other_forms(written):
     plain = xa.from_csv(written("1,x\n2,y\n"), header=False)
     assert plain.dtype.names == ("column_0", "column_1") and plain[1].tolist() == (2, "y")
     assert xa.from_csv(written("a,b\n")).shape == (0,)
+    np.testing.assert_array_equal(xa.from_csv(written("a\n1\n\n3\n"), "a")[...], [1, NAN, 3])
+    assert xa.from_csv(written("a,b\n1,2\n\n3,4\n")).shape == (2,)
     assert xa.from_csv(written('a,b\n"x\ny",1\n'), "a")[0] == "x\ny"
 
 
