@@ -533,7 +533,7 @@ a = xa.create(path, high, "f8", chunks=chunks, compression="zlib", freeze=freeze
 a[...] = truth((0, 0, 0), high)
 whole = truth((0, 0, 0), high)
 print("ready", flush=True)
-end = time.monotonic() + 60
+end = time.monotonic() + 240  # unless it is told to stop
 n = 0
 while not os.path.exists(stop) and time.monotonic() < end:
     n += 1
@@ -628,7 +628,7 @@ def read_beside_a_writer(tmp_path, tags_by, seed, seconds):
                 stop.touch()
                 for job in jobs:
                     job.result()
-                assert any(states) and boxes  # a writer may be done before more was seen
+                assert sum(states) > 3 and len(boxes) > 20
                 for each in (a, b):
                     each.refresh()
                     np.testing.assert_array_equal(each[...], np.load(tmp_path / "a.npy"))
