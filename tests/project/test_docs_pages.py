@@ -129,10 +129,37 @@ def test_readme_has_the_two_commands():
     assert "pytest" in shell[1].text
 
 
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 700
+
+
 def test_readme_tour_is_checked_and_short():
     tour = next(block for block in page_blocks("README.md") if ">>>" in block.text)
     assert tour.note is None
     assert tour.text.count(">>>") <= 15
+
+
+@pytest.mark.parametrize(
+    "query, page",
+    [
+        ("is my data safe", "explanation/durability.md"),
+        ("how fast", "explanation/performance.md"),
+        ("append", "how-to/grow-and-append.md"),
+        ("compress", "how-to/compression.md"),
+        ("S3", "how-to/bucket.md"),
+        ("Windows", "explanation/windows.md"),
+    ],
+)
+def test_the_search_leads_to_one_page_first(query, page):
+    """Sphinx shows pages with a main entry of the index before all others."""
+    found = []
+    for each in (ROOT / "docs").rglob("*.md"):
+        text = each.read_text(encoding="utf-8")
+        lines = re.findall(r"^```\{index\} (.*)$", text, re.MULTILINE)
+        entries = ",".join(lines).split(",")
+        if query in [entry.strip().removeprefix("! ") for entry in entries]:
+            found.append(each.relative_to(ROOT / "docs").as_posix())
+    assert found == [page]
 
 
 def test_reference_names_every_public_name():
