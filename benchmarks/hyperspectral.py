@@ -263,9 +263,8 @@ def judged(
         right = hs.accuracy(labels, scene.truth)
         known = scene.truth > 0
         counts[name] = np.array([(labels[known] == c).sum() for c in classes])
-        truth = np.array([(scene.truth == c).sum() for c in classes])
         overall, kappa = f"{100 * right.overall:.1f}", f"{right.kappa:.3f}"
-        histogram = f"{100 * (1 - abs(counts[name] - truth).sum() / truth.sum()):.1f}"
+        histogram = f"{100 * right.histogram:.1f}"
     if scene.abundances is not None:
         # If the pixels of a scene differ in brightness, only shares are comparable.
         amounts = np.asarray(hs.abundances(scene.data, members, "nnls", max_memory=MEMORY))

@@ -1,7 +1,7 @@
-"""Run the experiments of the papers again, and leave a page with plots and verdicts.
+"""Run the experiments of the papers again, and leave pages with plots and verdicts.
 
 ``python -m benchmarks.papers --scale small`` runs all of them.  Given names of experiments, it runs
-only these, and keeps the others that the page already has.
+only these, and keeps the others that the pages already have.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ for variable in ("OMP", "OPENBLAS", "MKL", "BLOSC", "NUMEXPR", "EXTARRAY"):
 from ..compare import file_system, processor
 from ..sizes import Unsupported
 from . import EXPERIMENTS
-from .harness import GIB, SCALES, Report, Work
-from .page import load, title, write
+from .harness import GIB, NOISE, SCALES, Report, Work
+from .page import INDEX, load, short, write
 
 NOT_MEASURED = "Not measured: "
 
@@ -42,13 +42,13 @@ def measure(experiment: ModuleType, options: argparse.Namespace, parent: Path) -
 
 
 def described(scale: str, folder: Path, busy: float, reports: Mapping[str, Report]) -> list[str]:
-    """Return the head of the page: the facts on which figures depend."""
+    """Return the head of the first page: the facts on which figures depend."""
     minutes = sum(report.seconds for report in reports.values()) / 60
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
     what = (
-        "The experiments of the works on extendible arrays ([references](references.md)), with "
-        "extarray in place of theirs, beside what they were compared with. `python -m "
-        f"benchmarks.papers --scale {scale}` measures, draws, judges, and writes this page; "
+        "The experiments of the works on extendible arrays, with extarray in place of theirs, "
+        "beside what they were compared with. `python -m "
+        f"benchmarks.papers --scale {scale}` measures, draws, judges, and writes these pages; "
         f"behind it, names such as `{next(iter(reports))}` run these experiments alone."
     )
     where = (
@@ -57,11 +57,13 @@ def described(scale: str, folder: Path, busy: float, reports: Mapping[str, Repor
         f"it began, the load was {busy:.1f}. Compare the lines of a plot with each other; trust "
         "neither absolute times nor the second digit of a ratio. Candidates take turns, and the "
         "least time of each counts. Unless it is said, the page cache is warm; nothing calls "
-        "fsync, nothing is compressed, and each has one thread."
+        "fsync, nothing is compressed, and each has one thread. A comparison decides a claim if "
+        f"it is {NOISE:.0%} clear of its bound. A claim about programs, or numbers of processes, "
+        "that are not here is not measured, whatever the others show."
     )
     head = ["# The papers' experiments, run again", "", what, "", where]
     left = [
-        title(name).partition(":")[0]
+        short(name)
         for name, report in reports.items()
         if any(note.startswith(NOT_MEASURED) for note in report.notes)
     ]
@@ -81,8 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add("--disk", type=float, metavar="GIB", help="room for files (default: what is free)")
     add("--data", type=Path, help="folder of scenes, as for benchmarks.hyperspectral")
-    add("--page", type=Path, default=Path("papers.md"), help="to be written (default: %(default)s)")
-    add("--pictures", type=Path, help="their folder (default: papers beside the page)")
+    add("--pages", type=Path, default=Path("papers"), help="their folder (default: %(default)s)")
+    add("--pictures", type=Path, help="their folder (default: pictures in that of the pages)")
+    add("--draw", action="store_true", help="measure nothing: draw and write from the figures")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.only) - set(EXPERIMENTS))
     if unknown:
@@ -91,10 +94,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that files are removed
     parent = options.folder or Path(tempfile.gettempdir())
-    page = options.page.resolve()
-    pictures = (options.pictures or page.with_suffix("")).resolve()
+    pages = options.pages.resolve()
+    pictures = (options.pictures or pages / "pictures").resolve()
     names = [name for name in EXPERIMENTS if not options.only or name in options.only]
-    reports = load(pictures) if options.only else {}
+    reports = load(pictures) if options.only or options.draw else {}
+    if options.draw:
+        head = (pages / INDEX).read_text(encoding="utf-8").partition("\n\nOf ")[0]
+        write(pages, pictures, head.splitlines(), reports)
+        return 0
     drawn: set[str] = set()
     failed, busy = False, os.getloadavg()[0]
     for number, name in enumerate(names, 1):
@@ -113,9 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reports[name] = replace(report, scale=options.scale, seconds=time.monotonic() - start)
         print(f"{reports[name].seconds:.1f} s", flush=True)
         head = described(options.scale, parent, busy, reports)
-        write(page, pictures, head, reports, drawn - {name})
+        write(pages, pictures, head, reports, drawn - {name})
         drawn.update(reports)
-    print(f"{page} ({sum(reports[name].seconds for name in names) / 60:.1f} minutes)")
+    print(f"{pages / INDEX} ({sum(reports[name].seconds for name in names) / 60:.1f} minutes)")
     return int(failed)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import extarray as xa
 
 from .candidates import places
-from .harness import Chart, Report, Work, columns, each, generator, span, verdict
+from .harness import Chart, Report, Work, below, columns, each, generator, span, verdict
 
 TITLE = "Claim 5: one access after more and more growths"
 PAPER = (
@@ -60,4 +60,4 @@ def run(work: Work) -> Report:
         f"rises {span(rises)}-fold: a look-up in a table, not a search; what rises is what "
         "caches no longer hold."
     )
-    return Report([chart], [verdict(5, [x < 1.5 for x in rises], why)])
+    return Report([chart], [verdict(5, below(rises, 1.5), why)])

@@ -10,7 +10,7 @@ import numpy as np
 
 import extarray as xa
 
-from .harness import Chart, Report, Work, columns, each, generator, nbytes_of, verdict
+from .harness import Chart, Report, Work, below, columns, each, generator, nbytes_of, verdict
 
 TITLE = "Claim 11: the chunks that queries touch, and the best chunk shape"
 PAPER = (
@@ -61,7 +61,7 @@ def run(work: Work) -> Report:
         "latter. `xa.advise_chunks`, which tries all shapes, gives "
         f"{' x '.join(map(str, advice))}."
     )
-    return Report([counts, clock], [verdict(11, [error < 0.1, loss < 1.15], why)])
+    return Report([counts, clock], [verdict(11, [error < 0.1, *below(loss, 1.15)], why)])
 
 
 def drawn(side, queries, n, rng):

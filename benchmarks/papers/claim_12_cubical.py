@@ -10,7 +10,7 @@ import numpy as np
 import extarray as xa
 
 from .candidates import places
-from .harness import Chart, Report, Work, each, generator, verdict
+from .harness import Chart, Report, Work, below, each, generator, verdict
 
 TITLE = "Claim 12: cubical growth beside plain growth"
 PAPER = (
@@ -59,4 +59,4 @@ def run(work: Work) -> Report:
         f"takes {grow:.2f} times as long, an element {read:.2f} times: a table finds a record "
         "at the same cost, however many there are."
     )
-    return Report([chart], [verdict(12, [grow < 0.95, read < 0.95], why)])
+    return Report([chart], [verdict(12, below([grow, read]), why)])

@@ -13,7 +13,7 @@ import numpy as np
 import extarray as xa
 
 from ..sizes import Unsupported
-from .harness import Chart, Report, Work, nbytes_of, seconds, verdict
+from .harness import Chart, Report, Work, below, nbytes_of, seconds, verdict
 
 TITLE = "Claim 20: HDF5 and netCDF mapped, extended, written back"
 PAPER = (
@@ -54,7 +54,7 @@ def run(work: Work) -> Report:
         "who only wants to grow a file does it there. Mapping pays for many growths and "
         "accesses between, and for files whose datasets were made with fixed bounds."
     )
-    return Report([chart], [verdict(20, [ratio < 2 for ratio in ratios.values()], why)])
+    return Report([chart], [verdict(20, below(list(ratios.values()), 2), why)])
 
 
 def mapped(made: Callable[[], xa.MappedArray], planes: np.ndarray) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 import extarray as xa
 from extarray.apps import hyperspectral
 
-from .harness import Chart, Report, Work, span, verdict
+from .harness import Chart, Report, Work, below, span, verdict
 from .spectral import made, room
 
 TITLE = "Claim 24: from an arriving swath to updated results"
@@ -61,4 +61,4 @@ def run(work: Work) -> Report:
         f"where computing all anew takes {span(np.divide(anew, [latency[i] for i in marks]))} "
         f"times as long; the last swath takes {rise:.1f} times as long as the first ones."
     )
-    return Report([chart], [verdict(24, [bool(np.median(latency) < 1.0), rise < 3], why)])
+    return Report([chart], [verdict(24, [*below(np.median(latency)), *below(rise, 3)], why)])

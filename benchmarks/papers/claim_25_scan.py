@@ -9,7 +9,7 @@ import numpy as np
 
 import extarray as xa
 
-from .harness import Chart, Report, Work, seconds, span, verdict
+from .harness import Chart, Report, Work, above, below, seconds, span, verdict
 
 TITLE = "Claim 25: zones in either order, without a transposition on the disk"
 PAPER = (
@@ -73,7 +73,7 @@ def run(work: Work) -> Report:
         f"sequential scan chunk by chunk with the inverse mapping takes {span(scan)} times as "
         "long as one read of the zone, which does the same in compiled code."
     )
-    return Report([chart], [verdict(25, [copied > 1.5, fortran < 3], why)])
+    return Report([chart], [verdict(25, [*above(copied, 1.5), *below(fortran, 3)], why)])
 
 
 def convert(array: xa.ExtArray, target: Path) -> None:

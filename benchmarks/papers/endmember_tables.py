@@ -10,7 +10,7 @@ from typing import Any
 import extarray as xa
 
 from .candidates import HDF5, HDF5_CACHE, OURS
-from .harness import Chart, Report, Work, columns, seconds, span, verdict
+from .harness import Chart, Report, Work, columns, seconds, span, unmeasured, verdict
 from .spectral import METHODS, judge, made, room
 
 MEMORY = "NumPy, in memory"
@@ -58,13 +58,19 @@ def measure(work: Work, shape: tuple[int, int, int], classes: int) -> Report:
         Chart("time", "", names, "seconds", columns(times)),
     ]
     ppi, nfindr, amee = (one.pixels for one in found)
+    work.note(
+        "The thesis's accuracy is, as far as its tables tell, that of sizes: 1 - sum |pixels - "
+        "truth| / sum truth over classes comes within half a point of each figure for Botswana. "
+        "A method that gives every pixel a wrong class, but each class as often as the truth, "
+        "has 100 %."
+    )
     verdicts = [
         verdict(
             22,
             [amee > ppi, ppi > nfindr],
             f"Right pixels: PPI {100 * ppi:.1f}, N-FINDR {100 * nfindr:.1f}, AMEE "
-            f"{100 * amee:.1f} %; by the sizes of the classes, which is apparently what the "
-            "thesis compares, "
+            f"{100 * amee:.1f} %; by the sizes of the classes alone "
+            "(`Accuracy.histogram`), "
             + ", ".join(f"{100 * one.histogram:.1f}" for one in found)
             + " %; mean angles to the true spectra "
             + ", ".join(f"{one.angle:.3f}" for one in found)
@@ -76,10 +82,10 @@ def measure(work: Work, shape: tuple[int, int, int], classes: int) -> Report:
         cached = charts[2].ratio(HDF5_CACHE, OURS)
         memory = charts[2].ratio(MEMORY, OURS)
         verdicts.append(
-            verdict(
+            unmeasured(
                 21,
-                ratios > 1.1,
-                "The same code on serial HDF5 (parallel HDF5 is not in h5py's wheel) takes "
+                "Parallel HDF5 is not in h5py's wheel.",
+                "The same code on serial HDF5 takes "
                 f"{span(ratios)} times as long as on extarray, with a large cache "
                 f"{span(cached)}, and in memory {span(memory)}: computing takes most of it, "
                 "which the thesis did not separate.",

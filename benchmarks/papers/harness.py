@@ -16,10 +16,13 @@ import numpy as np
 
 from ..sizes import Unsupported
 
-Holds = Literal["yes", "in part", "no", "not measured"]
+Holds = Literal["yes", "in part", "no", "undecided", "not measured"]
 Sizes = TypeVar("Sizes")
 SCALES = ("tiny", "small", "full")
 GIB = 2**30
+
+#: A ratio decides whether it is above or below a bound if it is clear of the bound by this share.
+NOISE = 0.1
 
 
 @dataclass(frozen=True)
@@ -195,8 +198,33 @@ def span(values: Iterable[float], digits: int = 2) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def verdict(claim: int, holds: bool | Sequence[bool], why: str) -> Verdict:
-    """Return a verdict: yes if all hold, no if none does."""
-    all_of = [holds] if isinstance(holds, bool | np.bool_) else list(holds)
-    word: Holds = "yes" if all(all_of) else "in part" if any(all_of) else "no"
+def below(values: float | Sequence[float] | np.ndarray, bound: float = 1) -> list[bool | None]:
+    """Tell of each ratio whether it is below a bound; None: nearer to it than the noise."""
+    return [
+        None if bound / (1 + NOISE) <= value <= bound * (1 + NOISE) else bool(value < bound)
+        for value in np.atleast_1d(np.asarray(values, float))
+    ]
+
+
+def above(values: float | Sequence[float] | np.ndarray, bound: float = 1) -> list[bool | None]:
+    """Tell of each ratio whether it is above a bound; None: nearer to it than the noise."""
+    return [None if found is None else not found for found in below(values, bound)]
+
+
+def every(found: Sequence[bool | None]) -> bool | None:
+    """Tell whether all ratios of a comparison hold; None: the noise decides."""
+    return False if False in found else None if None in found else True
+
+
+def unmeasured(claim: int, lacking: str, why: str) -> Verdict:
+    """Return the verdict on a claim about what is not here, with the figures of what is."""
+    return Verdict(claim, "not measured", f"{lacking} {why}")
+
+
+def verdict(claim: int, holds: bool | Sequence[bool | None], why: str) -> Verdict:
+    """Return a verdict: yes if all hold, no if none does, undecided if the noise is larger."""
+    found = {holds} if isinstance(holds, bool | np.bool_) else set(holds)
+    if found == {None}:
+        return Verdict(claim, "undecided", why)
+    word: Holds = "yes" if found == {True} else "no" if True not in found else "in part"
     return Verdict(claim, word, why)

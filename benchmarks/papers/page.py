@@ -1,4 +1,4 @@
-"""The page of a run: a section per experiment, with plots and tables, and the claims judged."""
+"""The pages of a run: the claims judged, and a page an experiment with plots and tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import importlib
 import io
 import itertools
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -47,7 +49,13 @@ COLOURS = {
 #: The rest.
 OTHER_COLOURS = ["#27ae60", "#d35fb7", "#1f3a93", "#b7950b", "#6e2c00", "#48c9b0", "#000000"]
 
-#: The figures of a page, beside its pictures.
+#: Lines differ in their markers, too.
+MARKERS = "osD^vPX<>"
+
+#: The page of the claims.
+INDEX = "index.md"
+
+#: The figures of all pages, beside their pictures.
 RESULTS = "results.json"
 
 
@@ -63,7 +71,7 @@ def table(chart: Chart) -> list[str]:
     """Return a chart's lines as a table, a row for each place of the axis."""
     rows = [
         [chart.x, *chart.lines],
-        ["---"] * (1 + len(chart.lines)),
+        ["---", *["---:"] * len(chart.lines)],
         *(
             [str(x), *("–" if y[i] is None else unit_of(y[i]) for y in chart.lines.values())]
             for i, x in enumerate(chart.xs)
@@ -84,11 +92,12 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
     colours = COLOURS | dict(zip(others, itertools.cycle(OTHER_COLOURS)))
     text = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "extarray", "font.size": 9}):
+        markers = dict(zip(names, itertools.cycle(MARKERS), strict=False))
         figure = Figure(figsize=(4.6 * across, 3.2 * down + 0.5), layout="constrained")
         places = figure.subplots(down, across, squeeze=False).reshape(-1)
         handles: dict[str, Any] = {}
         for place, chart in zip(places, charts, strict=False):
-            handles |= _plot(place, chart, colours)
+            handles |= _plot(place, chart, colours, markers)
         for place in places[len(charts) :]:
             place.remove()
         figure.legend(
@@ -104,8 +113,10 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
     path.write_text(re.sub(r"\n\s+", "\n", short), encoding="utf-8")
 
 
-def _plot(place: Any, chart: Chart, colours: Mapping[str, str]) -> dict[str, Any]:
-    """Draw a chart; return its lines by name."""
+def _plot(
+    place: Any, chart: Chart, colours: Mapping[str, str], markers: Mapping[str, str]
+) -> dict[str, Any]:
+    """Draw a chart; return its lines by name.  Between categories there is nothing to draw."""
     numeric = all(isinstance(x, (int, float)) for x in chart.xs)
     xs = list(chart.xs) if numeric else list(range(len(chart.xs)))
     handles = {}
@@ -113,12 +124,14 @@ def _plot(place: Any, chart: Chart, colours: Mapping[str, str]) -> dict[str, Any
         known = [(x, y) for x, y in zip(xs, values, strict=True) if y is not None]
         if known:
             points = list(zip(*known, strict=True))
-            style = {"color": colours[name], "ms": 3, "lw": 1}
-            (handles[name],) = place.plot(*points, "o-", **style)
+            style = {"color": colours[name], "marker": markers[name], "ms": 4, "lw": 1}
+            (handles[name],) = place.plot(*points, ls="-" if numeric else "", **style)
     if chart.log and all(y is None or y > 0 for line in chart.lines.values() for y in line):
         place.set_yscale("log")
+        _name_ticks(place.yaxis)
     if numeric and min(xs) > 0 and max(xs) / min(xs) > 20:
         place.set_xscale("log")
+        _name_ticks(place.xaxis)
     elif len(xs) < 12:
         names = list(map(str, chart.xs))
         turned = {"rotation": 40, "ha": "right"} if sum(map(len, names)) > 40 else {}
@@ -129,25 +142,34 @@ def _plot(place: Any, chart: Chart, colours: Mapping[str, str]) -> dict[str, Any
     return handles
 
 
+def _name_ticks(axis: Any) -> None:
+    """Name enough ticks of a logarithmic axis, in plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+
+
 def title(name: str) -> str:
     """Return the title of an experiment."""
     found: str = importlib.import_module(f"{__package__}.{name}").TITLE
     return found
 
 
-def section(name: str, report: Report, link: str) -> list[str]:
+def page(name: str, report: Report, link: str) -> list[str]:
     """Return the Markdown of an experiment."""
     experiment = importlib.import_module(f"{__package__}.{name}")
-    lines = [f"### {title(name)}", "", f"**The papers.** {experiment.PAPER}", ""]
+    lines = [f"# {title(name)}", "", f"**The papers.** {experiment.PAPER}", ""]
+    for found in report.verdicts:
+        lines += [f"**Claim {found.claim}: {found.holds}.** {found.why}", ""]
     if report.charts:
-        lines += [f"![{title(name)}]({link}{name}.svg)", ""]
+        lines += [f"![{title(name)}]({link}/{name}.svg)", ""]
     for chart in report.charts:
         about = f"{chart.title[:1].upper()}{chart.title[1:]}, {chart.unit}:"
         lines += [about, "", *table(chart), ""]
     for note in report.notes:
         lines += [note, ""]
-    for found in report.verdicts:
-        lines += [f"**Claim {found.claim}: {found.holds}.** {found.why}", ""]
     return lines
 
 
@@ -155,15 +177,36 @@ def judged(reports: Mapping[str, Report]) -> list[str]:
     """Return the table of all claims."""
     rows = ["| | claim | holds | where |", "| --- | --- | --- | --- |"]
     for number, claim in CLAIMS.items():
-        found = [
-            (verdict.holds, title(name))
-            for name, report in reports.items()
-            for verdict in report.verdicts
-            if verdict.claim == number
-        ]
-        where = "; ".join(dict.fromkeys(one.partition(":")[0] for _, one in found)) or "–"
-        rows.append(f"| {number} | {claim} | {joined([holds for holds, _ in found])} | {where} |")
+        found = found_for(number, reports)
+        links = dict.fromkeys(f"[{short(name)}]({name}.md)" for name, _ in found)
+        holds = joined([holds for _, holds in found])
+        rows.append(f"| {number} | {claim} | {holds} | {', '.join(links) or '–'} |")
     return rows
+
+
+def counted(reports: Mapping[str, Report]) -> str:
+    """Return how many claims hold, in a sentence."""
+    found = Counter(joined([h for _, h in found_for(n, reports)]) for n in CLAIMS)
+    return (
+        f"Of {len(CLAIMS)} claims {found['yes']} hold, {found['in part']} in part, and "
+        f"{found['no']} do not; {found['undecided']} differ by less than the noise, and "
+        f"{found['not measured']} need what is not here."
+    )
+
+
+def found_for(number: int, reports: Mapping[str, Report]) -> list[tuple[str, Holds]]:
+    """Return the verdicts on a claim, with the experiments that found them."""
+    return [
+        (name, verdict.holds)
+        for name, report in reports.items()
+        for verdict in report.verdicts
+        if verdict.claim == number
+    ]
+
+
+def short(name: str) -> str:
+    """Return the title of an experiment without its subject."""
+    return title(name).partition(":")[0]
 
 
 def joined(found: Sequence[Holds]) -> Holds:
@@ -192,22 +235,27 @@ def load(pictures: Path) -> dict[str, Report]:
 
 
 def write(
-    path: Path,
+    folder: Path,
     pictures: Path,
     head: Sequence[str],
     reports: Mapping[str, Report],
     drawn: Container[str] = (),
 ) -> None:
-    """Write the page, the figures, and those pictures that are not drawn already."""
+    """Write the pages, the figures, and those pictures that are not drawn already."""
+    folder.mkdir(parents=True, exist_ok=True)
     pictures.mkdir(parents=True, exist_ok=True)
     ordered = {name: reports[name] for name in EXPERIMENTS if name in reports}
     plain = {name: asdict(report) for name, report in ordered.items()}
     text = json.dumps(plain, indent=1, default=float, ensure_ascii=False)
     (pictures / RESULTS).write_text(text + "\n", encoding="utf-8")
-    link = f"{pictures.relative_to(path.parent).as_posix()}/"
-    lines = [*head, "", "## The claims", "", *judged(ordered), "", "## The experiments", ""]
+    link = Path(os.path.relpath(pictures, folder)).as_posix()
     for name, report in ordered.items():
         if report.charts and name not in drawn:
             draw(report.charts, pictures / f"{name}.svg")
-        lines += section(name, report, link)
+        save(folder / f"{name}.md", page(name, report, link))
+    pages = ["```{toctree}", ":hidden:", *ordered, "```"]
+    save(folder / INDEX, [*head, "", counted(ordered), "", *judged(ordered), "", *pages])
+
+
+def save(path: Path, lines: Sequence[str]) -> None:
     path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")

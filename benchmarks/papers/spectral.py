@@ -65,12 +65,8 @@ def judge(a: Any, scene: Scene, endmembers: np.ndarray) -> Found:
     matching = hyperspectral.match(endmembers, scene.spectra)
     classes = np.unique(scene.truth)
     labels = hyperspectral.classify(a, endmembers[matching.order], classes=classes)[...]
-    by_pixel = hyperspectral.accuracy(labels, scene.truth).overall
-    counts = [
-        np.bincount(x.reshape(-1), minlength=len(scene.spectra) + 1) for x in (labels, scene.truth)
-    ]
-    histogram = 1 - abs(counts[0] - counts[1]).sum() / scene.truth.size
-    return Found(float(by_pixel), float(histogram), float(matching.angles.mean()))
+    right = hyperspectral.accuracy(labels, scene.truth)
+    return Found(right.overall, right.histogram, float(matching.angles.mean()))
 
 
 @functools.cache

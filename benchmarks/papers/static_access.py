@@ -19,7 +19,18 @@ from .candidates import (
     places,
     side,
 )
-from .harness import Chart, Report, Work, columns, generator, nbytes_of, seconds, verdict
+from .harness import (
+    Chart,
+    Report,
+    Work,
+    above,
+    columns,
+    every,
+    generator,
+    nbytes_of,
+    seconds,
+    verdict,
+)
 
 CELLS = {"tiny": 10_000, "small": 10_000_000, "full": 1_000_000_000}
 ACCESSES = 1000
@@ -59,7 +70,7 @@ def run(work: Work, names: Sequence[str], ours: str = OURS) -> Report:
     ]
     one, many = charts
     against = [MEMORY, *([FILE] if one.has(FILE) else [])]
-    dearer = [(chart.ratio(ours, name) > 1).all() for chart in charts for name in against]
+    dearer = [every(above(chart.ratio(ours, name))) for chart in charts for name in against]
     rises = one.lines[ours][-1] / one.lines[ours][0]
     usual = one.lines[MEMORY][-1] / one.lines[MEMORY][0]
     why = "; ".join(
@@ -75,7 +86,7 @@ def run(work: Work, names: Sequence[str], ours: str = OURS) -> Report:
         " Neither searches: an array that has not grown has one record, and the key's "
         "Python integers take most of the time."
     )
-    return Report(charts, [verdict(1, [*dearer, rises > 1.1 * usual], why[:1].upper() + why[1:])])
+    return Report(charts, [verdict(1, [*dearer, *above(rises / usual)], why[:1].upper() + why[1:])])
 
 
 def most(sizes: Mapping[int, Sequence[int]], names: Sequence[str]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import histories
 from .candidates import ELEMENTS_MEMORY, MEMORY
-from .harness import Report, Work, span, verdict
+from .harness import Report, Work, above, span, verdict
 
 TITLE = "Thesis, figure 3.5.2: growth with accesses in between, in memory, element by element"
 PAPER = (
@@ -22,4 +22,4 @@ def run(work: Work) -> Report:
         f"{span(charts[1].ratio(MEMORY, ELEMENTS_MEMORY))} times for the growths, and "
         f"{span(charts[2].ratio(MEMORY, ELEMENTS_MEMORY))} times for the accesses."
     )
-    return Report(charts, [verdict(2, ratios > 2, why)])
+    return Report(charts, [verdict(2, above(ratios, 2), why)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import histories
 from .candidates import ELEMENTS_MEMORY, MEMORY, OURS_MEMORY
-from .harness import Report, Work, span, verdict
+from .harness import Report, Work, above, span, verdict
 
 TITLE = "Thesis, figure 6.4.2: growth with accesses in between, in memory, chunked"
 PAPER = (
@@ -23,10 +23,14 @@ def run(work: Work) -> Report:
     return Report(
         [*charts, sides],
         [
-            verdict(2, chunked > 2, f"Reallocating takes {span(chunked)} times as long as chunks."),
+            verdict(
+                2,
+                above(chunked, 2),
+                f"Reallocating takes {span(chunked)} times as long as chunks.",
+            ),
             verdict(
                 4,
-                [*(plain > 1.1), *(x > 1.1 for x in gain)],
+                above([*plain, *gain]),
                 f"Chunks of one element take {span(plain)} times as long as the usual ones, and "
                 f"{span(gain)} times as long as the best side. Tables in place of searches, and "
                 "few records at either size, leave the difference to the pages that a chunk "

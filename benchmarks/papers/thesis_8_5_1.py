@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import ranks
-from .harness import Report, Verdict, Work, span, verdict
+from .harness import Report, Work, above, below, every, span, unmeasured, verdict
 
 TITLE = "Thesis, figure 8.5.1: transfer rate of parallel reads"
 PAPER = (
@@ -28,6 +28,6 @@ def run(work: Work) -> Report:
         "that of our own MPI-IO."
     )
     if "DRA" not in rivals:
-        return Report(charts, [Verdict(13, "not measured", f"DRA is not installed. {why}")])
+        return Report(charts, [unmeasured(13, "DRA is not installed.", why)])
     ratio = aligned.ratio("extarray", "DRA")
-    return Report(charts, [verdict(13, [bool((ratio < 1).all()), bool((ratio > 0.5).all())], why)])
+    return Report(charts, [verdict(13, [every(below(ratio)), every(above(ratio, 0.5))], why)])

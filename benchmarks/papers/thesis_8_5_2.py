@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import ranks
-from .harness import Report, Work, verdict
+from .harness import Report, Work, unmeasured
 
 TITLE = "Thesis, figure 8.5.2: transfer rate of parallel writes"
 PAPER = "As figure 8.5.1, with writes, of which the figures are lost, too."
@@ -22,4 +22,4 @@ def run(work: Work) -> Report:
         "files are in the page cache: a cluster's file servers, which made the difference, "
         "are not here."
     )
-    return Report(charts, [verdict(14, [ratio > 1 for ratio in last.values()], why)])
+    return Report(charts, [unmeasured(14, f"{writes.xs[-1]} ranks are not many.", why)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .harness import Chart, Report, Work, verdict
+from .harness import Chart, Report, Work, unmeasured
 from .spectral import on_ranks, room
 
 TITLE = "Thesis, figure 9.4.3: speed-up of the endmember methods"
@@ -37,7 +37,6 @@ def run(work: Work) -> Report:
     words = ", ".join(f"{name} {gain:.2f}" for name, gain in two.items())
     why = (
         f"On 2 ranks, of {cores} cores that others used too: {words}. More ranks than cores "
-        "gain nothing, and 180 processes are not here to be tried."
+        "gain nothing."
     )
-    held = [gain > 1.7 for name, gain in two.items() if name != "reading alone"]
-    return Report([chart], [verdict(23, held, why)])
+    return Report([chart], [unmeasured(23, "180 processes are not here to be tried.", why)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .harness import Chart, Report, Work, verdict
+from .harness import Chart, Report, Work, unmeasured
 from .thesis_9_4_3 import measured
 
 TITLE = "Thesis, figure 9.4.4: times of the endmember methods"
@@ -29,6 +29,4 @@ def run(work: Work) -> Report:
         + ", ".join(f"with {n} ranks for {name}" for name, n in best.items())
         + "."
     )
-    methods = [name for name in best if name != "reading alone"]
-    held = [found[1][name] / found[2][name] > 1.7 for name in methods]
-    return Report([chart], [verdict(23, held, why)])
+    return Report([chart], [unmeasured(23, "180 processes are not here to be tried.", why)])

@@ -13,7 +13,7 @@ from ..indices.__main__ import OURS, history, makers, measure
 from ..indices.build import compiler
 from ..indices.structures import COMPILED, Library
 from ..sizes import Unsupported
-from .harness import Chart, Report, Work, span, verdict
+from .harness import Chart, Report, Work, below, every, span, verdict
 
 TITLE = "Thesis, table 4.1: costs of the mapping"
 PAPER = (
@@ -73,7 +73,7 @@ def run(work: Work) -> Report:
         [
             verdict(
                 6,
-                bool((slower < 1).all()),
+                [every(below(slower))],
                 f"An address takes the O2-tree {span(slower)} times as long as binary search in "
                 "the axial vectors that it stands for, on equal histories, and "
                 f"{span(np.divide(tree, tables))} times as long as a table of 4 bytes a chunk "
@@ -81,7 +81,7 @@ def run(work: Work) -> Report:
             ),
             verdict(
                 7,
-                [bool(((steps_fit > 0.4) & (steps_fit < 1.6)).all()), max(per_record) < 2],
+                [bool(((steps_fit > 0.4) & (steps_fit < 1.6)).all()), *below(max(per_record), 2)],
                 f"Counted steps of a binary search are {span(steps_fit)} of k + k log2(E / k). "
                 f"A record takes {span(per_record)} of the table's k + 3 words, with the "
                 f"tables. From {segments[0]} to {segments[-1]} segments the time of an address "

@@ -235,6 +235,8 @@ class Accuracy:
         The classes of the truth.
     confusion : ndarray of int, (k, k + 1)
         Pixels of each class of the truth by label; the last column counts all other labels.
+    histogram : float
+        Agreement of the sizes of classes alone, wherever their pixels lie.
     """
 
     overall: float
@@ -242,6 +244,16 @@ class Accuracy:
     kappa: float
     classes: NDArray[Any]
     confusion: NDArray[np.int64]
+
+    @property
+    def histogram(self) -> float:
+        """Agreement of the sizes of classes alone, as [nimako2014]_, tables 9.4 and 9.5, has it.
+
+        One minus the sum of the differences over the number of pixels.  Labels that are all wrong,
+        but as frequent as the right ones, reach 1.
+        """
+        of_truth, of_labels = self.confusion.sum(axis=1), self.confusion[:, :-1].sum(axis=0)
+        return float(1 - np.abs(of_labels - of_truth).sum() / of_truth.sum())
 
 
 def accuracy(labels: Any, truth: Any, *, mask: Any = None, comm: Any = None) -> Accuracy:

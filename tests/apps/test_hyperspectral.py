@@ -637,6 +637,12 @@ class TestClasses:
             assert found.classes.tolist() == [2, 3, 7]
             assert found.confusion.sum() == known.sum()
 
+    def test_accuracy_of_sizes_alone(self):
+        swapped = hs.accuracy([[1, 2, 2, 1]], [[2, 1, 1, 2]])
+        assert (swapped.overall, swapped.histogram) == (0, 1)
+        # Of four known pixels, class 1 has one too many, class 2 two too few; 9 is no class.
+        assert hs.accuracy([[1, 1, 9, 2, 5]], [[1, 2, 2, 2, 0]]).histogram == pytest.approx(0.25)
+
     def test_accuracy_of_nothing(self):
         with pytest.raises(ArgumentError, match="no labelled pixel"):
             hs.accuracy([[1, 2]], [[0, 0]])

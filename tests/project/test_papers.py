@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from preload import preloaded
 
@@ -19,7 +20,7 @@ from benchmarks.papers import EXPERIMENTS
 from benchmarks.papers.accuracies import judged as accuracies_judged
 from benchmarks.papers.accuracies import sections
 from benchmarks.papers.claims import CLAIMS
-from benchmarks.papers.harness import Chart, Report, Work, verdict
+from benchmarks.papers.harness import Chart, Report, Work, above, below, every, verdict
 from benchmarks.papers.page import judged, load, table, write
 from benchmarks.sizes import Unsupported
 
@@ -29,7 +30,7 @@ RUN = (
     f"sys.path.append({os.fspath(ROOT)!r})\n"
     "runpy.run_module('benchmarks.papers', run_name='__main__')\n"
 )
-HOLDS = {"yes", "in part", "no", "not measured"}
+HOLDS = {"yes", "in part", "no", "undecided", "not measured"}
 
 
 def title(name):
@@ -37,12 +38,12 @@ def title(name):
 
 
 def run(script, patience, folder, *arguments):
-    """Run the command in a folder; return its output and the page."""
-    page, files = folder / "page.md", folder / "files"
+    """Run the command in a folder; return its output."""
+    files = folder / "files"
     files.mkdir()
     done = subprocess.run(
         [sys.executable, "-c", RUN, *arguments, "--scale", "tiny"]
-        + ["--page", os.fspath(page), "--folder", os.fspath(files)],
+        + ["--pages", os.fspath(folder / "pages"), "--folder", os.fspath(files)],
         capture_output=True,
         text=True,
         env={**script.environment, **preloaded(*patience)},
@@ -50,7 +51,11 @@ def run(script, patience, folder, *arguments):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list(files.iterdir())
-    return done.stdout, page.read_text(encoding="utf-8")
+    return done.stdout
+
+
+def text_of(folder, name):
+    return (folder / "pages" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def work(name):
@@ -66,14 +71,15 @@ def work(name):
 @pytest.mark.parametrize("which", dict.fromkeys(map(work, EXPERIMENTS)))
 def test_experiments_run(which, script, patience, tmp_path, subtests):
     names = [name for name in EXPERIMENTS if work(name) == which]
-    _, page = run(script, patience, tmp_path, *names)
-    _, *found = re.split(r"^### ", page, flags=re.MULTILINE)
-    assert len(found) == len(names)
-    for name, text in zip(names, found, strict=True):
+    run(script, patience, tmp_path, *names)
+    written = {path.stem for path in (tmp_path / "pages").glob("*.md")}
+    assert written == {"index", *names}
+    for name in names:
         with subtests.test(name):
-            assert text.startswith(f"{title(name)}\n")
+            text = text_of(tmp_path, name)
+            assert text.startswith(f"# {title(name)}\n")
             if "Not measured: " not in text:
-                assert (tmp_path / "page" / f"{name}.svg").exists()
+                assert (tmp_path / "pages" / "pictures" / f"{name}.svg").exists()
                 assert re.search(r"^\*\*Claim \d+: ", text, re.MULTILINE)
 
 
@@ -81,12 +87,13 @@ def test_experiments_run(which, script, patience, tmp_path, subtests):
 def test_what_has_no_room_on_the_disk_is_left_out_and_named(script, patience, tmp_path):
     # The first one needs files, the second hardly any.
     names = ("thesis_5_4_2", "claim_12_cubical")
-    printed, text = run(script, patience, tmp_path, *names, "--disk", "0")
+    printed = run(script, patience, tmp_path, *names, "--disk", "0")
     reason = "at this scale it takes 0.0 GiB of disk, and there are 0.0"
     assert printed.count(f"not measured: {reason}") == 1
     left = f"Not measured, for reasons that stand there: {title(names[0]).partition(':')[0]}."
-    assert left in text and f"Not measured: {reason}." in text
-    assert (tmp_path / "page" / f"{names[1]}.svg").exists()
+    assert left in text_of(tmp_path, "index")
+    assert f"Not measured: {reason}." in text_of(tmp_path, names[0])
+    assert (tmp_path / "pages" / "pictures" / f"{names[1]}.svg").exists()
 
 
 def test_experiments_say_what_they_need_and_remove_what_they_have_made(tmp_path):
@@ -103,18 +110,22 @@ def test_experiments_say_what_they_need_and_remove_what_they_have_made(tmp_path)
     assert not list(tmp_path.iterdir()) and work.new().is_dir()
 
 
-def test_the_page_of_the_documentation_shows_every_experiment_and_claim():
-    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+def test_the_pages_of_the_documentation_show_every_experiment_and_claim():
+    pages = ROOT / "docs" / "papers"
+    text = (pages / "index.md").read_text(encoding="utf-8")
     for name in EXPERIMENTS:
-        assert f"### {title(name)}\n" in text, "run python -m benchmarks.papers, see its README"
+        assert f"\n{name}\n" in text, "run python -m benchmarks.papers, see its README"
     rows = re.findall(r"^\| (\d+) \| (.+) \| (.+) \| .+ \|$", text, re.MULTILINE)
     claims = {
         int(number): (claim, holds) for number, claim, holds in rows if claim in CLAIMS.values()
     }
     assert {number: claim for number, (claim, _) in claims.items()} == CLAIMS
     assert {holds for _, holds in claims.values()} <= HOLDS
-    pictures = re.findall(r"\]\((_static/papers/.+?)\)", text)
-    assert pictures and all((ROOT / "docs" / picture).exists() for picture in pictures)
+    for name in EXPERIMENTS:
+        page = (pages / f"{name}.md").read_text(encoding="utf-8")
+        assert page.startswith(f"# {title(name)}\n")
+        (*pictures,) = re.findall(r"\]\((.+?\.svg)\)", page)
+        assert all((pages / picture).exists() for picture in pictures)
 
 
 def test_a_claim_is_judged_by_all_that_measures_it():
@@ -123,14 +134,22 @@ def test_a_claim_is_judged_by_all_that_measures_it():
         EXPERIMENTS[1]: Report(verdicts=[verdict(1, False, ""), verdict(3, [False, False], "")]),
         EXPERIMENTS[2]: Report(notes=["It failed."]),
     }
-    first, second = (title(name).partition(":")[0] for name in EXPERIMENTS[:2])
+    first, second = (f"[{title(name).partition(':')[0]}]({name}.md)" for name in EXPERIMENTS[:2])
     found = [row.split(" | ")[2:] for row in judged(reports)[2:6]]
     assert found == [
-        ["in part", f"{first}; {second} |"],
+        ["in part", f"{first}, {second} |"],
         ["in part", f"{first} |"],
         ["no", f"{second} |"],
         ["not measured", "– |"],
     ]
+
+
+def test_a_ratio_near_its_bound_decides_nothing():
+    assert below([1.8, 1.9, 2.1, 2.3], 2) == [True, None, None, False]
+    assert above(np.array([0.8, 1.2])) == [False, True] and above(1.0) == [None]
+    assert [every(x) for x in ([True], [True, None], [None, False])] == [True, None, False]
+    found = [verdict(1, x, "").holds for x in ([None], [True, None], [False, None], [True])]
+    assert found == ["undecided", "in part", "no", "yes"]
 
 
 def test_one_experiment_is_measured_again_and_the_others_stay(tmp_path):
@@ -139,8 +158,8 @@ def test_one_experiment_is_measured_again_and_the_others_stay(tmp_path):
         EXPERIMENTS[1]: Report([chart], [verdict(1, True, "why")], ["note"], "tiny", 2.5),
         EXPERIMENTS[0]: Report(scale="tiny"),
     }
-    write(tmp_path / "page.md", tmp_path / "page", ["# Head"], reports)
-    found = load(tmp_path / "page")
+    write(tmp_path / "pages", tmp_path / "pictures", ["# Head"], reports)
+    found = load(tmp_path / "pictures")
     assert list(found) == list(EXPERIMENTS[:2])
     assert found[EXPERIMENTS[1]] == reports[EXPERIMENTS[1]]
 
