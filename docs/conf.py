@@ -61,6 +61,7 @@ html_title = f"extarray {release}"
 html_static_path = ["_static"]
 html_css_files = ["extarray.css"]
 html_show_sourcelink = False
+html_search_scorer = str(Path(__file__).parent / "_ext" / "scorer.js")
 # Pages without neighbours need no list of them.
 _ALONE = ["changelog", "design", "glossary", "references", "stability"]
 html_sidebars = {name: [] for name in _ALONE}
