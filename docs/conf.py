@@ -75,8 +75,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": True,
-    "pygments_light_style": "default",
-    "pygments_dark_style": "monokai",
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
 }
 
 
