@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import re
@@ -26,6 +27,7 @@ __all__ = [
     "needs_any_names",
     "needs_blocks",
     "needs_boot_id",
+    "needs_forgotten_locks",
     "needs_fork",
     "needs_links",
     "needs_modes",
@@ -34,6 +36,8 @@ __all__ = [
     "needs_replaced_open_files",
     "needs_reports_of_holes",
     "needs_signals",
+    "needs_space_for_holes",
+    "skip_if_mapped_files_stay",
 ]
 
 IS_POSIX = os.name == "posix"
@@ -47,6 +51,7 @@ def needs_posix(what: str) -> pytest.MarkDecorator:
 
 
 _TESTS = Path(__file__).parents[1]
+_NO_REPLACING_MAPPED = "Windows lets nobody replace a file that is mapped"
 _NO_REPLACING = "an open file cannot be replaced here (no POSIX rename)"
 
 _MISSING_CALL = re.compile(r"AttributeError: module '(os|signal)' has no attribute '(\w+)'\s*$")
@@ -68,7 +73,7 @@ def _lacking(error: BaseException) -> str | None:
     if isinstance(error, AccessError) and "be renamed to" in str(error):
         return None if replaces_open_files() else _NO_REPLACING
     if not system.MAPS_FREELY and "does not let mapped files be replaced" in str(error):
-        return "Windows lets nobody replace a file that is mapped"
+        return _NO_REPLACING_MAPPED
     if not IS_POSIX and isinstance(error, OSError) and str(error.filename).startswith("/proc/"):
         return "Windows has no /proc"
     if not IS_POSIX and isinstance(error, AttributeError) and error.obj in (os, signal):
@@ -109,6 +114,12 @@ def cut_file(name: str, length: int) -> None:
         pytest.skip("Windows lets nobody cut a file that is mapped")
 
 
+def skip_if_mapped_files_stay(engine: str) -> None:
+    """Skip a test that replaces or removes files which an engine has mapped, where nobody may."""
+    if engine == "mmap" and not system.MAPS_FREELY:
+        pytest.skip(_NO_REPLACING_MAPPED)
+
+
 @functools.cache
 def replaces_open_files() -> bool:
     """Tell whether a file can be replaced while it is open, as everywhere but on some Windows."""
@@ -140,6 +151,23 @@ def reports_holes() -> bool:
 
 
 @functools.cache
+def reserves_holes() -> bool:
+    """Tell whether a hole gets its space before anybody writes to it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = File.open(os.path.join(folder, "a"), os.O_RDWR | os.O_CREAT)
+        try:
+            file.truncate(1 << 20)
+            return file.reserve(1 << 16, 1 << 16) == 0
+        finally:
+            file.close()
+
+
+def forgets_locks() -> bool:
+    """Tell whether the system forgets a file that is closed while others lock it; Wine does not."""
+    return IS_POSIX or not hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
+
+
+@functools.cache
 def makes_links() -> bool:
     """Tell whether this user may make symbolic links."""
     with tempfile.TemporaryDirectory() as folder:
@@ -153,6 +181,13 @@ def makes_links() -> bool:
 needs_replaced_open_files = pytest.mark.skipif(not replaces_open_files(), reason=_NO_REPLACING)
 needs_reports_of_holes = pytest.mark.skipif(
     not reports_holes(), reason="this file system does not tell holes"
+)
+needs_space_for_holes = pytest.mark.skipif(
+    not reserves_holes(), reason="this file system cannot give a hole its space"
+)
+needs_forgotten_locks = pytest.mark.skipif(
+    not forgets_locks(),
+    reason="Wine keeps a file open for each time that it is closed while it is locked",
 )
 needs_links = pytest.mark.skipif(not makes_links(), reason="symbolic links cannot be made here")
 needs_boot_id = pytest.mark.skipif(
