@@ -9,18 +9,23 @@ import re
 import signal
 import tempfile
 import types
+import uuid
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from extarray.common import system
-from extarray.errors import AccessError
+from extarray.errors import ExtArrayError
 from extarray.storage.filesystem import File
 
 __all__ = [
+    "HAS_LONG_DOUBLES",
     "IS_POSIX",
     "IS_ROOT",
+    "NO_SUCH_FILE",
     "cut_file",
+    "disk_bytes",
     "lacking",
     "lacking_elsewhere",
     "needs_advice",
@@ -41,8 +46,16 @@ __all__ = [
 ]
 
 IS_POSIX = os.name == "posix"
+#: Whether a long double is more than a double.
+HAS_LONG_DOUBLES = np.dtype("g").itemsize > 8
 #: Whether this user may do everything.
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+try:
+    os.stat(os.path.join(tempfile.gettempdir(), f"extarray-{uuid.uuid4()}"))
+except FileNotFoundError as error:
+    #: The system's own words for a missing file.
+    NO_SUCH_FILE = str(error.strerror)
 
 
 def needs_posix(what: str) -> pytest.MarkDecorator:
@@ -63,6 +76,9 @@ def lacking(error: BaseException) -> str | None:
     This is the right to replace an open file, or a call of POSIX that the test itself makes: one by
     the package is a fault.
     """
+    if isinstance(error, BaseExceptionGroup):
+        reasons = [lacking(each) for each in error.exceptions]
+        return reasons[0] if all(reasons) else None
     causes = [error]
     while (cause := causes[-1].__cause__) is not None:
         causes.append(cause)
@@ -70,10 +86,8 @@ def lacking(error: BaseException) -> str | None:
 
 
 def _lacking(error: BaseException) -> str | None:
-    if isinstance(error, AccessError) and "be renamed to" in str(error):
-        return None if replaces_open_files() else _NO_REPLACING
-    if not system.MAPS_FREELY and "does not let mapped files be replaced" in str(error):
-        return _NO_REPLACING_MAPPED
+    if isinstance(error, ExtArrayError) and (reason := _refused(str(error))):
+        return reason
     if not IS_POSIX and isinstance(error, OSError) and str(error.filename).startswith("/proc/"):
         return "Windows has no /proc"
     if not IS_POSIX and isinstance(error, AttributeError) and error.obj in (os, signal):
@@ -86,8 +100,19 @@ def _lacking(error: BaseException) -> str | None:
     return None
 
 
+def _refused(said: str) -> str | None:
+    """Return what the system lacks if the package said so."""
+    if "be renamed to" in said:
+        return None if replaces_open_files() else _NO_REPLACING
+    if not system.MAPS_FREELY and "does not let mapped files be replaced" in said:
+        return _NO_REPLACING_MAPPED
+    return None
+
+
 def lacking_elsewhere(said: str) -> str | None:
-    """Return what the system lacks if a process of a test ended for want of it, by what it said."""
+    """Return what the system lacks if a program of a test ended for want of it, by what it said."""
+    if reason := _refused(said):
+        return reason
     found = None if IS_POSIX else _MISSING_CALL.search(said)
     if found and said.rpartition('  File "')[2].startswith("<string>"):
         return f"Windows has no {found[1]}.{found[2]}"
@@ -100,7 +125,9 @@ needs_signals = needs_posix("signal that ends a process at once (SIGKILL)")
 needs_removed_working_folders = needs_posix("working folder that is removed")
 needs_any_names = needs_posix("names of files with any character")
 needs_modes = needs_posix("modes and owners of files")
-needs_advice = needs_posix("advice about an open file (posix_fadvise)")
+needs_advice = pytest.mark.skipif(
+    not hasattr(os, "posix_fadvise"), reason="this system takes no advice about an open file"
+)
 
 
 def cut_file(name: str, length: int) -> None:
@@ -148,6 +175,14 @@ def reports_holes() -> bool:
             return file.disk_bytes() < 1 << 24 and file.all_holes([0], [1 << 24])
         finally:
             file.close()
+
+
+def disk_bytes(name: str | Path) -> int:
+    """Return the bytes that a file takes on the disk; skip the test where files have no holes."""
+    if not reports_holes():
+        pytest.skip("this file system does not tell holes")
+    system.sync_file(str(name))
+    return system.disk_bytes(os.stat(name), str(name))
 
 
 @functools.cache
