@@ -89,13 +89,14 @@ def _make_freezable(array: Living, codec: Codec) -> None:
             files, array.axial, header, "cannot change the compression of '{}'", hollow=True
         )
         try:
-            frozen = store.now.frozen
-            assert frozen is not None
+            now = store.now
+            assert now.frozen is not None
             step = chunks_at_once(array)
             for first, stop in _stored_runs(files.now):
                 for low in range(first, stop, step):
                     some = np.arange(low, min(stop, low + step))
-                    frozen.store_live(some, append_blobs(array, frozen, some), is_hole=True)
+                    # No name holds the table: an error that comes later would keep it mapped.
+                    now.frozen.store_live(some, append_blobs(array, now.frozen, some), is_hole=True)
             if core._changes != before:
                 raise StorageError(
                     errno.EBUSY, f"{what}: another thread has written to it meanwhile; try again"

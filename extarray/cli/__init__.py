@@ -57,7 +57,7 @@ from functools import partial
 from typing import Any
 
 from extarray.common.errors import ExtArrayError
-from extarray.common.system import open_file
+from extarray.common.system import is_closed_pipe, open_file
 from extarray.common.terminal import print_text
 
 __all__ = ["COMMANDS", "main"]
@@ -129,12 +129,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.showwarning = partial(_warn, prefix)
             status = _command.run(command_line(words), words)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the pipe has exited, as in `extarray info scene | head -1`.  Redirect stdout
-        # to the null device, or flushing the buffer would raise again at exit.
-        os.dup2(open_file(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except (ExtArrayError, OSError) as error:
+        if is_closed_pipe(error):
+            # The reader of the pipe has exited, as in `extarray info scene | head -1`.  Redirect
+            # stdout to the null device, or flushing the buffer would raise again at exit.
+            os.dup2(open_file(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
         print_text(f"{prefix}: {_one_line(error)}", stream=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ from typing import Any
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError, ExtArrayError
 from extarray.common.extras import require
+from extarray.common.system import is_closed_pipe
 from extarray.common.terminal import print_text, printable
 from extarray.format.suffixes import METADATA, split_name
 from extarray.storage.filesystem import is_folder
@@ -168,6 +169,7 @@ def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:
     """Return arrays and folders whose paths begin with `incomplete`."""
     completion: Any = require("click.shell_completion", "cli", "the command line")
     folder, start = os.path.split(incomplete)
+    typed = incomplete[: len(incomplete) - len(start)]
     found = []
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
         for entry in entries:
@@ -175,9 +177,9 @@ def _complete_array(context: Any, parameter: Any, incomplete: str) -> list[Any]:
             if not entry.name.startswith(start) or printable(entry.name) != entry.name:
                 continue  # a shell would split the name at a line feed
             if is_folder(entry):
-                found.append(os.path.join(folder, entry.name) + os.sep)
+                found.append(f"{typed}{entry.name}/")
             elif suffix == METADATA:
-                found.append(os.path.join(folder, stem))
+                found.append(typed + stem)
     return [completion.CompletionItem(text) for text in sorted(found)]
 
 
@@ -262,9 +264,9 @@ def run(whole: Any, words: Sequence[str]) -> int:
     except WrongCall as error:
         _print_error(error, whole, words[0])
         return 2
-    except BrokenPipeError:
-        raise
     except (ExtArrayError, OSError) as error:
+        if is_closed_pipe(error):
+            raise
         _print_error(error, whole, words[0])
         return 1
 

@@ -45,6 +45,7 @@ __all__ = [
     "file_size_limit",
     "free_bytes",
     "has_parent",
+    "is_closed_pipe",
     "is_foreign_link",
     "is_running",
     "is_same",
@@ -516,6 +517,11 @@ def is_running(pid: int) -> bool:
 def has_parent(pid: int) -> bool:
     """Tell whether the process of a number, which has started this one, still runs."""
     return os.getppid() == pid
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """Tell whether an error says that nobody reads any more from the pipe of stdout."""
+    return isinstance(error, BrokenPipeError)
 
 
 @contextlib.contextmanager

@@ -60,6 +60,7 @@ __all__ = [
     "file_size_limit",
     "free_bytes",
     "has_parent",
+    "is_closed_pipe",
     "is_foreign_link",
     "is_running",
     "is_same",
@@ -850,6 +851,21 @@ def has_parent(pid: int) -> bool:
     Another may lie between: in a virtual environment, Python starts the real Python.
     """
     return is_running(pid)
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """Tell whether an error says that nobody reads any more from the pipe of stdout."""
+    if isinstance(error, BrokenPipeError):
+        return True
+    # The C runtime has a vague error for it.
+    if not isinstance(error, OSError) or error.errno != errno.EINVAL:
+        return False
+    if error.winerror is not None or error.filename is not None:
+        return False
+    try:
+        return stat.S_ISFIFO(os.fstat(1).st_mode)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

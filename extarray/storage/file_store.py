@@ -898,6 +898,7 @@ class FileStore(PairReader):
             if pair.mode == "r+":
                 self.writers.end(self)
         finally:
+            pair.unmap()  # Windows removes no file that is mapped
             self._withdraw()
             what = "'{}' is closed, but data written since the last flush may be lost"
             with family(what, pair.path):

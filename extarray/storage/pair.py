@@ -329,7 +329,11 @@ class Pair(Present):
                 "program has truncated it; restore it from a copy"
             )
 
+    def unmap(self) -> None:
+        """Let go of all mappings; each lasts until the last user lets go of it."""
+        self.region = self.cuts = self.frozen = self.decoded = None
+
     def close(self) -> None:
         """Close the files without synchronizing them."""
-        self.region = self.cuts = self.frozen = self.decoded = None
+        self.unmap()
         close_all(self.metadata, self.data, self.blobs)

@@ -17,7 +17,7 @@ from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from model import Model, sample
-from systems import needs_replaced_open_files
+from systems import needs_fork, needs_replaced_open_files
 
 import extarray as xa
 from extarray.storage.filesystem import File
@@ -521,6 +521,7 @@ def test_a_reader_of_an_array_that_was_replaced_keeps_it(disk):
     reader.close()
 
 
+@needs_fork
 @pytest.mark.sampled(1)
 def test_a_forked_child_learns_of_it(disk, forked):
     code = """

@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import sample
 from strategies import Index, built, cases
+from systems import needs_space_for_holes
 
 import extarray as xa
+from extarray.common import system
 
 
 @given(case=cases(orders=st.sampled_from("CF")), data=st.data())
@@ -109,11 +111,13 @@ def test_views_outlive_growth(factory):
             array.extend(axis, 7)
         array.extend(0, 100_000)
         for number, (index, view) in enumerate(views.items()):
-            assert array.chunk(index).ctypes.data == places[index]
+            if system.MAPS_FREELY or factory.engine != "mmap":
+                assert array.chunk(index).ctypes.data == places[index]
             view[...] = number
             assert (array[tuple(slice(2 * i, 2 * i + 2) for i in index)] == number).all()
 
 
+@needs_space_for_holes
 def test_views_outlive_the_window(disk):
     """A file that outgrows its mapping is mapped anew; old views and new reads share the memory."""
     with disk.array((100,), "u1", chunks=2**20, sparse=True) as array, disk.open(array) as reader:

@@ -18,6 +18,7 @@ from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from peaks import peaks
+from systems import needs_links
 from tasks import Counted, tasks
 
 import extarray as xa
@@ -636,6 +637,7 @@ def test_killed_at_each_name(tmp_path, in_place, at):
     assert len(left) == (2 if in_place else 4)
 
 
+@needs_links
 def test_in_place_through_links_and_from_another_folder(tmp_path, monkeypatch):
     values = np.arange(20).reshape(4, 5)
     (tmp_path / "big").mkdir()

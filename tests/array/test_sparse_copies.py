@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
+from systems import disk_bytes
 
 import extarray as xa
 from extarray.errors import ArgumentTypeError, ChecksumError
@@ -20,9 +19,7 @@ PIXELS = SHAPE[0] * SHAPE[1] * 8
 
 def space(path) -> int:
     """Return the bytes on the disk of an array's elements, as the system counts them."""
-    with open(f"{path}.xta", "rb") as file:
-        os.fsync(file.fileno())
-    return 512 * os.stat(f"{path}.xta").st_blocks
+    return disk_bytes(f"{path}.xta")
 
 
 def fill(a) -> np.ndarray:

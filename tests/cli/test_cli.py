@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from systems import NO_SUCH_FILE, needs_posix
 
 import extarray as xa
 from extarray import cli
@@ -122,7 +123,7 @@ def folder_of_arrays(path):
 @pytest.mark.parametrize(
     ("prepare", "what", "commands"),
     [
-        (lambda path: None, "No such file", ("info", "check")),
+        (lambda path: None, NO_SUCH_FILE, ("info", "check")),
         (
             lambda path: path.write_text("x"),
             "use extarray.from_array to copy other arrays",
@@ -217,6 +218,7 @@ def test_output_that_nobody_reads(script, path):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@needs_posix("shell that starts a program without outputs")
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
 def test_outputs_that_are_closed(script, path, closed):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from systems import needs_advice
 
 import extarray as xa
 
@@ -69,6 +70,7 @@ def stored(request, model, tmp_path_factory):
     return path
 
 
+@needs_advice
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_the_elements(stored, model, name, engine):
@@ -81,7 +83,7 @@ def test_the_elements(stored, model, name, engine):
 
 @pytest.mark.invariant("I12")
 @pytest.mark.thread_unsafe  # counts the reads of the process
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts what is read")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what is read")
 @pytest.mark.parametrize("engine", ["mmap", "pread"])
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_nothing_else_is_brought(tmp_path, model, name, engine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ import fuzz_threads
 import numpy as np
 import pytest
 from compare import assert_same
+from systems import needs_reports_of_holes
 
 import extarray as xa
 from extarray.array.life import Host
@@ -152,8 +154,7 @@ def test_a_closed_file_is_no_file(tmp_path):
     with file as fd:
         file.close()
         assert file.closed
-        with open(f"/dev/fd/{fd}", "rb"):  # still open
-            pass
+        os.fstat(fd)  # still open
         for call in (
             lambda: file.read(1, 0),
             lambda: file.write(b"x", 0),
@@ -165,8 +166,8 @@ def test_a_closed_file_is_no_file(tmp_path):
         ):
             with pytest.raises(xa.ClosedError, match="was closed during use"):
                 call()
-    with pytest.raises(OSError, match=f"/dev/fd/{fd}"), open(f"/dev/fd/{fd}", "rb"):
-        pass
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        os.fstat(fd)
     file.close()
 
 
@@ -242,19 +243,20 @@ def test_what_a_function_returns_is_of_the_array_itself(factory):
         assert late.shape == (8, 4)
 
 
+@needs_reports_of_holes
 @pytest.mark.invariant("I10")
 def test_space_that_a_transfer_uses_is_given_back_when_it_has_ended(disk):
-    with disk.create((64, 64), "i4", chunks=(8, 8), fill_value=3) as array:
+    with disk.create((1024, 64), "i4", chunks=(8, 8), fill_value=3) as array:
         array[...] = 1
         array.flush()
         held = array._held()
         before = array.info()["disk_bytes"]
-        array.shrink(0, 32)
+        array.shrink(0, 512)
         array.flush()
         assert array.info()["disk_bytes"] == before
-        assert (held[32:] == 1).all()
+        assert (held[512:] == 1).all()
         del held
-        array.shrink(0, 8)
+        array.shrink(0, 64)
         array.flush()
         assert array.info()["disk_bytes"] < before
 

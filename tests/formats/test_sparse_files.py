@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 from compare import assert_same
+from systems import disk_bytes
 
 import extarray as xa
 from extarray import cli
@@ -16,9 +17,7 @@ WHERE = np.s_[120:140, 200:390]
 
 
 def space(path) -> int:
-    with open(f"{path}.xta", "rb") as file:
-        os.fsync(file.fileno())
-    return 512 * os.stat(f"{path}.xta").st_blocks
+    return disk_bytes(f"{path}.xta")
 
 
 def make_hdf5(file, **options):

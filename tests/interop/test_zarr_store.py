@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from systems import HAS_LONG_DOUBLES
 
 import extarray as xa
 
@@ -341,7 +342,11 @@ def test_a_start_within_a_chunk_is_refused():
 @pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
 @pytest.mark.parametrize(
     "dtype",
-    [[("a", ">i4"), ("b", ">f8")], np.dtype([("a", "i1"), ("b", "f8")], align=True), "g"],
+    [
+        [("a", ">i4"), ("b", ">f8")],
+        np.dtype([("a", "i1"), ("b", "f8")], align=True),
+        *("g" * HAS_LONG_DOUBLES),
+    ],
     ids=str,
 )
 def test_elements_that_zarr_lacks_are_refused(dtype):

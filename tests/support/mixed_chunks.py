@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import tempfile
 import threading
 import zlib
@@ -20,6 +19,7 @@ from extarray._core._frozen import Frozen
 from extarray._core._mapping import Counter
 from extarray._core._transfers import freeze_taken, return_changed, take_changed
 from extarray.array.life import attach_store
+from extarray.common import system
 
 GONE = b"\xee"
 FIRST = 1024
@@ -115,11 +115,11 @@ class Freezer:
         """Count a freeze, and then give up the raw bytes of frozen chunks."""
         with self.lock, self.core_lock():
             self.n_freezes += 1
-            os.pwrite(self.counter.fileno(), self.n_freezes.to_bytes(8, "little"), 0)
+            system.write_at(self.counter.fileno(), self.n_freezes.to_bytes(8, "little"), 0)
             for q in self.given_up:
                 if self.core.entries(np.array([q]))[0]:
                     with self.now.data as fd:
-                        os.pwrite(fd, GONE * self.size, q * self.size)
+                        system.write_at(fd, GONE * self.size, q * self.size)
             self.given_up = []
 
     def core_lock(self):
@@ -132,7 +132,7 @@ class Freezer:
             address, blob = self.blobs[int(self.core.entries(np.array([q]))[0])]
             assert address == q
             with self.now.data as fd:
-                os.pwrite(fd, zlib.decompress(blob), q * self.size)
+                system.write_at(fd, zlib.decompress(blob), q * self.size)
             self.core.set_entry(q, 0)
         self.thawed += addresses.tolist()
 

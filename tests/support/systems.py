@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import re
 import signal
 import tempfile
 import types
+import uuid
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from extarray.common import system
-from extarray.errors import AccessError
+from extarray.errors import ExtArrayError
 from extarray.storage.filesystem import File
 
 __all__ = [
+    "HAS_LONG_DOUBLES",
     "IS_POSIX",
     "IS_ROOT",
+    "NO_SUCH_FILE",
     "cut_file",
+    "disk_bytes",
     "lacking",
     "lacking_elsewhere",
     "needs_advice",
     "needs_any_names",
     "needs_blocks",
     "needs_boot_id",
+    "needs_forgotten_locks",
     "needs_fork",
     "needs_links",
     "needs_modes",
@@ -34,11 +41,21 @@ __all__ = [
     "needs_replaced_open_files",
     "needs_reports_of_holes",
     "needs_signals",
+    "needs_space_for_holes",
+    "skip_if_mapped_files_stay",
 ]
 
 IS_POSIX = os.name == "posix"
+#: Whether a long double is more than a double.
+HAS_LONG_DOUBLES = np.dtype("g").itemsize > 8
 #: Whether this user may do everything.
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+try:
+    os.stat(os.path.join(tempfile.gettempdir(), f"extarray-{uuid.uuid4()}"))
+except FileNotFoundError as error:
+    #: The system's own words for a missing file.
+    NO_SUCH_FILE = str(error.strerror)
 
 
 def needs_posix(what: str) -> pytest.MarkDecorator:
@@ -47,6 +64,7 @@ def needs_posix(what: str) -> pytest.MarkDecorator:
 
 
 _TESTS = Path(__file__).parents[1]
+_NO_REPLACING_MAPPED = "Windows lets nobody replace a file that is mapped"
 _NO_REPLACING = "an open file cannot be replaced here (no POSIX rename)"
 
 _MISSING_CALL = re.compile(r"AttributeError: module '(os|signal)' has no attribute '(\w+)'\s*$")
@@ -58,6 +76,9 @@ def lacking(error: BaseException) -> str | None:
     This is the right to replace an open file, or a call of POSIX that the test itself makes: one by
     the package is a fault.
     """
+    if isinstance(error, BaseExceptionGroup):
+        reasons = [lacking(each) for each in error.exceptions]
+        return reasons[0] if all(reasons) else None
     causes = [error]
     while (cause := causes[-1].__cause__) is not None:
         causes.append(cause)
@@ -65,10 +86,8 @@ def lacking(error: BaseException) -> str | None:
 
 
 def _lacking(error: BaseException) -> str | None:
-    if isinstance(error, AccessError) and "be renamed to" in str(error):
-        return None if replaces_open_files() else _NO_REPLACING
-    if not system.MAPS_FREELY and "does not let mapped files be replaced" in str(error):
-        return "Windows lets nobody replace a file that is mapped"
+    if isinstance(error, ExtArrayError) and (reason := _refused(str(error))):
+        return reason
     if not IS_POSIX and isinstance(error, OSError) and str(error.filename).startswith("/proc/"):
         return "Windows has no /proc"
     if not IS_POSIX and isinstance(error, AttributeError) and error.obj in (os, signal):
@@ -81,8 +100,19 @@ def _lacking(error: BaseException) -> str | None:
     return None
 
 
+def _refused(said: str) -> str | None:
+    """Return what the system lacks if the package said so."""
+    if "be renamed to" in said:
+        return None if replaces_open_files() else _NO_REPLACING
+    if not system.MAPS_FREELY and "does not let mapped files be replaced" in said:
+        return _NO_REPLACING_MAPPED
+    return None
+
+
 def lacking_elsewhere(said: str) -> str | None:
-    """Return what the system lacks if a process of a test ended for want of it, by what it said."""
+    """Return what the system lacks if a program of a test ended for want of it, by what it said."""
+    if reason := _refused(said):
+        return reason
     found = None if IS_POSIX else _MISSING_CALL.search(said)
     if found and said.rpartition('  File "')[2].startswith("<string>"):
         return f"Windows has no {found[1]}.{found[2]}"
@@ -95,7 +125,9 @@ needs_signals = needs_posix("signal that ends a process at once (SIGKILL)")
 needs_removed_working_folders = needs_posix("working folder that is removed")
 needs_any_names = needs_posix("names of files with any character")
 needs_modes = needs_posix("modes and owners of files")
-needs_advice = needs_posix("advice about an open file (posix_fadvise)")
+needs_advice = pytest.mark.skipif(
+    not hasattr(os, "posix_fadvise"), reason="this system takes no advice about an open file"
+)
 
 
 def cut_file(name: str, length: int) -> None:
@@ -107,6 +139,12 @@ def cut_file(name: str, length: int) -> None:
             raise
     if not system.MAPS_FREELY and os.path.getsize(name) != length:
         pytest.skip("Windows lets nobody cut a file that is mapped")
+
+
+def skip_if_mapped_files_stay(engine: str) -> None:
+    """Skip a test that replaces or removes files which an engine has mapped, where nobody may."""
+    if engine == "mmap" and not system.MAPS_FREELY:
+        pytest.skip(_NO_REPLACING_MAPPED)
 
 
 @functools.cache
@@ -139,6 +177,31 @@ def reports_holes() -> bool:
             file.close()
 
 
+def disk_bytes(name: str | Path) -> int:
+    """Return the bytes that a file takes on the disk; skip the test where files have no holes."""
+    if not reports_holes():
+        pytest.skip("this file system does not tell holes")
+    system.sync_file(str(name))
+    return system.disk_bytes(os.stat(name), str(name))
+
+
+@functools.cache
+def reserves_holes() -> bool:
+    """Tell whether a hole gets its space before anybody writes to it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = File.open(os.path.join(folder, "a"), os.O_RDWR | os.O_CREAT)
+        try:
+            file.truncate(1 << 20)
+            return file.reserve(1 << 16, 1 << 16) == 0
+        finally:
+            file.close()
+
+
+def forgets_locks() -> bool:
+    """Tell whether the system forgets a file that is closed while others lock it; Wine does not."""
+    return IS_POSIX or not hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
+
+
 @functools.cache
 def makes_links() -> bool:
     """Tell whether this user may make symbolic links."""
@@ -153,6 +216,13 @@ def makes_links() -> bool:
 needs_replaced_open_files = pytest.mark.skipif(not replaces_open_files(), reason=_NO_REPLACING)
 needs_reports_of_holes = pytest.mark.skipif(
     not reports_holes(), reason="this file system does not tell holes"
+)
+needs_space_for_holes = pytest.mark.skipif(
+    not reserves_holes(), reason="this file system cannot give a hole its space"
+)
+needs_forgotten_locks = pytest.mark.skipif(
+    not forgets_locks(),
+    reason="Wine keeps a file open for each time that it is closed while it is locked",
 )
 needs_links = pytest.mark.skipif(not makes_links(), reason="symbolic links cannot be made here")
 needs_boot_id = pytest.mark.skipif(

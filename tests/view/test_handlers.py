@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
+from systems import needs_replaced_open_files
 from viewing import until
 
 import extarray as xa
@@ -676,6 +677,7 @@ class TestNews(Case):
         assert news["shape"] == [6, 10, 70]
         assert self.ask("value", name="scene", at="0,10,0").code == 409
 
+    @needs_replaced_open_files
     def test_files_that_replace_others_are_opened(self):
         info = self.facts("array", name="scene")
         follower = self.follower()

@@ -251,8 +251,8 @@ def fail_and_end(line):
         for i in range(1000):
             logging.getLogger(name).error("fault %d", i)
     if "Ctrl-C" in line:
-        import os, signal
-        os.kill(os.getpid(), signal.SIGINT)
+        import signal
+        signal.raise_signal(signal.SIGINT)
 serve(sys.argv[1], browser=False, say=fail_and_end)
 logging.getLogger("asyncio").error("afterwards")
 """
