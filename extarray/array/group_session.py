@@ -28,7 +28,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.lazy import LazyImports
-from extarray.common.system import replace
+from extarray.common.system import FREES_FOLDERS, replace
 from extarray.format.archive import ATTRS_NAME
 from extarray.format.attrs import attrs_of_group
 from extarray.format.index import INDEX_NAME
@@ -239,8 +239,9 @@ class Session:
             if kind == ARRAY:
                 _files(arrays[0]).remove()
             else:
-                with family("cannot remove the group '{}'", self.place.path(key)):
-                    remove_folder(os.fspath(self.place.path(key)))
+                folder = os.fspath(self.place.path(key))
+                with family("cannot remove the group '{}'", folder):
+                    self._rename(key, folder, partial(remove_folder, folder))
             self.close(key, quietly=True)
             self.changed()
 
@@ -257,15 +258,34 @@ class Session:
 
     def _swap(self, fresh: str, gone: dict[str, ExtArray]) -> None:
         """Exchange the names of a folder and the group's; some of its arrays go with it."""
-        swap_folders(fresh, os.fspath(self.place.root))
+        root = os.fspath(self.place.root)
+        self._rename("", root, partial(swap_folders, fresh, root))
+        if not FREES_FOLDERS:
+            self.close("", quietly=True)
+            return
         for name, array in gone.items():
             _files(array).take_place(Path(fresh, name))
+
+    def _rename(self, key: str, folder: str, rename: Callable[[], object]) -> None:
+        """Rename the folder of a group whose arrays are open, maybe only after closing them.
+
+        Where a folder has to stay while files in it are open, the session closes its own; whoever
+        else has one open keeps the folder where it is, and `rename` raises.
+        """
+        try:
+            rename()
+        except PermissionError:
+            if FREES_FOLDERS or not os.path.isdir(folder):
+                raise
+            self.close(key, quietly=True)
+            rename()
 
     def take_in(self, fresh: str, gone: Iterable[str], in_place: bool) -> None:
         """Take in the content of another folder, while some arrays of the group go.
 
         This takes one step: link all other files of the group into the folder, then give it the
-        group's name.  With `in_place`, or where files get no links, the arrays move one by one.
+        group's name.  With `in_place`, or where files get no links or the folder has to stay while
+        somebody has a file in it open, the arrays move one by one.
 
         Parameters
         ----------
@@ -286,10 +306,17 @@ class Session:
                 link_rest(root, fresh, files)
             except OSError:  # the file system has no links, or a file has too many
                 in_place = True
+        if not in_place:
+            try:
+                self._swap(fresh, old)
+            except PermissionError:
+                if FREES_FOLDERS:
+                    raise
+                in_place = True  # somebody has a file in it open
+                old = {name: self.hold(name) for name in old}
         if in_place:
             self._take_one_by_one(fresh, new, old)
         else:
-            self._swap(fresh, old)
             sweep(fresh, root, files)
         self.changed()
 
@@ -316,7 +343,8 @@ class Session:
         else:
             old = self.place.path(key)
             with family(f"cannot move '{{}}' to '{new}'", old):
-                replace(os.fspath(old), os.fspath(new))
+                rename = partial(replace, os.fspath(old), os.fspath(new))
+                self._rename(key, os.fspath(old), rename)
                 sync_folders([os.fspath(new), os.fspath(old)])
         for name in [n for n in self.arrays if is_in(n, key)]:
             array = self.arrays.pop(name)

@@ -26,6 +26,7 @@ __all__ = [
     "CAN_MAP",
     "EXCLUSIVE",
     "FREE",
+    "FREES_FOLDERS",
     "HAS_RANGE_LOCKS",
     "MAPS_FREELY",
     "NARROW_NAMES",
@@ -324,6 +325,9 @@ def is_foreign_link(link: os.stat_result, folder: os.stat_result) -> bool:
 
 
 # -- names ---------------------------------------------------------------------------------------
+
+#: A folder can be renamed, and removed, while files in it are open.
+FREES_FOLDERS = True
 
 # Flags of renameat2(2), and of macOS' call.
 _AT_FDCWD, _NO_REPLACE, _EXCHANGE = -100, 1, 2

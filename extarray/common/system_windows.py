@@ -41,6 +41,7 @@ __all__ = [
     "CAN_MAP",
     "EXCLUSIVE",
     "FREE",
+    "FREES_FOLDERS",
     "HAS_RANGE_LOCKS",
     "MAPS_FREELY",
     "NARROW_NAMES",
@@ -632,6 +633,9 @@ def is_foreign_link(link: os.stat_result, folder: os.stat_result) -> bool:
 
 # -- names ---------------------------------------------------------------------------------------
 
+#: A folder can be renamed, and removed, while files in it are open.
+FREES_FOLDERS = False
+
 # FILE_SUPPORTS_POSIX_UNLINK_RENAME
 _POSIX_NAMES = 0x400
 _RENAME_INFO, _DISPOSITION_INFO = 22, 21  # FileRenameInfoEx, FileDispositionInfoEx
@@ -860,7 +864,7 @@ def is_closed_pipe(error: BaseException) -> bool:
     # The C runtime has a vague error for it.
     if not isinstance(error, OSError) or error.errno != errno.EINVAL:
         return False
-    if error.winerror is not None or error.filename is not None:
+    if error.winerror or error.filename is not None:
         return False
     try:
         return stat.S_ISFIFO(os.fstat(1).st_mode)

@@ -85,6 +85,8 @@ _MOST_TIMES = 1000
 _OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 #: Error numbers by the system's messages: netCDF 3 gives only these.
 _NUMBERS = {os.strerror(number): number for number in errno.errorcode}
+#: ERROR_LOCK_VIOLATION: HDF5 has no number of errno for it.
+_LOCKED_ON_WINDOWS = "Win32 GetLastError() = 33"
 _IS_OPEN = (
     "this process, or another one, has it open for writing; close it there, or give the open object"
 )
@@ -173,8 +175,8 @@ def of_library(file: Any, title: str, part: str = "") -> Iterator[None]:
         # netCDF's own numbers, and system errors caused by numbers in the file.
         if error.errno is None or error.errno < 0 or error.errno in _OF_CONTENT:
             raise FormatError(f"{which} cannot be used as {title}: {error}") from error
-        if error.errno == errno.EAGAIN:
-            raise LockedError(error.errno, _IS_OPEN, str(file)) from error
+        if error.errno == errno.EAGAIN or _LOCKED_ON_WINDOWS in str(error):
+            raise LockedError(errno.EAGAIN, _IS_OPEN, str(file)) from error
         if error.errno in _OF_DISK:  # the user does not know the file name in the library's message
             error = OSError(error.errno, os.strerror(error.errno))
         raise storage_error(error, f"{title}: cannot use '{{}}'", file) from error

@@ -160,8 +160,13 @@ def _source_of(
         shapes = ", ".join(str(each.shape) for each in levels)
         raise ArgumentError(f"{where!r} has {len(levels)} levels, of shapes {shapes}, not {level}")
     series = levels[level]
-    axes = series.get_axes(None if squeeze else False)
-    shape = tuple(map(int, series.get_shape(None if squeeze else False)))
+    if hasattr(series, "get_axes"):  # tifffile before 2026.5
+        kept = None if squeeze else False
+        axes, sizes = series.get_axes(kept), series.get_shape(kept)
+    else:
+        series = series if squeeze else tiff.series(squeeze=False)[number].levels[level]
+        axes, sizes = series.axes, series.shape
+    shape = tuple(map(int, sizes))
     page = series.keyframe
     if axes.endswith("S") and shape[-1] == 1 and "S" not in page.axes:  # implied by OME and ImageJ
         axes, shape = axes[:-1], shape[:-1]

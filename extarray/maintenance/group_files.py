@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import ArgumentError, MissingError
-from extarray.common.system import NO_FOLLOW, NO_WAIT, exchange, lock_folder, remove, replace
+from extarray.common.system import (
+    FREES_FOLDERS,
+    NO_FOLLOW,
+    NO_WAIT,
+    exchange,
+    lock_folder,
+    remove,
+    replace,
+)
 from extarray.format.archive import ATTRS_NAME, check_member_name
 from extarray.format.index import INDEX_NAME
 from extarray.format.suffixes import FILES, METADATA, all_names, file_names, is_of_pair, split_name
@@ -284,6 +292,8 @@ def making_folder(
         raise
     with family("cannot make the folder '{}'", name):
         sync_folders([name])
+    if not FREES_FOLDERS and os.path.lexists(fresh):
+        remove_tree(fresh, ignore_errors=True)  # or else the next call does
 
 
 def _discard(folder: str) -> None:
@@ -406,7 +416,12 @@ def sweep(old: str, name: str, gone: Collection[str] = ()) -> None:
             else:
                 replace(entry.path, other)
     for where in reversed(empty):
-        os.rmdir(where)
+        try:
+            os.rmdir(where)
+        except OSError as error:
+            # A removed file may keep its folder until others have closed the file.
+            if FREES_FOLDERS or error.errno != errno.ENOTEMPTY:
+                raise
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -434,7 +449,8 @@ def remove_folder(name: str) -> None:
         if not is_in_the_making(os.path.basename(name)):
             fresh = random_name(name)
             replace(name, fresh)
-        remove_tree(fresh)
+        # A removed file may keep its folder until others have closed the file.
+        remove_tree(fresh, ignore_errors=not FREES_FOLDERS)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import preload
 import pytest
-from systems import needs_blocks, needs_links
+from systems import needs_blocks, needs_links, needs_replaced_open_files
 
 import extarray as xa
 
@@ -388,6 +388,7 @@ def test_a_file_that_somebody_writes_to_is_left_alone(file, forked):
         assert f["keep"][0] == 5 and f["level"][0, 0] == 77 and sorted(f) == ["keep", "level"]
 
 
+@needs_replaced_open_files
 def test_two_at_once_lose_nothing(file, forked):
     """Two processes add datasets; one at a time may, and the other gets an error."""
     filled(file)

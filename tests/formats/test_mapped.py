@@ -311,13 +311,14 @@ def test_all_that_a_file_has_comes_along(tmp_path):
         settings = {"compression": "zlib", "complevel": 7, "shuffle": True, "fletcher32": True}
         g.createVariable("packed", ">i4", ("x",), endian="big", chunksizes=(2,), **settings)[:] = 7
         g.createVariable("plain", "f8", ("x",), fill_value=False)[:] = [1, 2, 3]
-        d.createVariable("level", "f4", ("x",), compression="zstd", chunksizes=(3,))[:] = [1, 2, 3]
+        codec = "zstd" if d.has_zstd_filter() else "zlib"
+        d.createVariable("level", "f4", ("x",), compression=codec, chunksizes=(3,))[:] = [1, 2, 3]
     m = xa.map_netcdf(file, "level")
     m.append([4])
     m.write_back()
     with nc.Dataset(file) as d:
         g = d["outer/inner"]
-        assert d["level"][...].tolist() == [1, 2, 3, 4] and d["level"].filters()["zstd"]
+        assert d["level"][...].tolist() == [1, 2, 3, 4] and d["level"].filters()[codec]
         assert g.codes.dtype == "u1" and g.words == ["a", "ä"]
         assert (
             g["records"].datatype.name == "pair" and g["records"][:3].tolist() == records.tolist()

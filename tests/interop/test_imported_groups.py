@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 import numpy as np
 import pytest
 
@@ -106,7 +109,8 @@ def test_what_zarr_does_not_have_is_named(tmp_path):
         assert "'raw' of the group, '_FillValue' of 'run/a', 'x' of 'run/a'; they" in told
         a = g["run/a"]
         a.attrs["coords"] = {"dim_0": [1, 2]}
-        with pytest.warns(xa.LossyWarning, match="'coords' of '.*run/a'"):
+        name = re.escape(os.path.join("run", "a"))
+        with pytest.warns(xa.LossyWarning, match=f"'coords' of '.*{name}'"):
             a.as_zarr_store()
 
 

@@ -20,6 +20,7 @@ from extarray.errors import ExtArrayError
 from extarray.storage.filesystem import File
 
 __all__ = [
+    "GUESSED_ENGINE",
     "HAS_LONG_DOUBLES",
     "IS_POSIX",
     "IS_ROOT",
@@ -32,6 +33,7 @@ __all__ = [
     "needs_any_names",
     "needs_blocks",
     "needs_boot_id",
+    "needs_exchange",
     "needs_forgotten_locks",
     "needs_fork",
     "needs_links",
@@ -57,6 +59,10 @@ except FileNotFoundError as error:
     #: The system's own words for a missing file.
     NO_SUCH_FILE = str(error.strerror)
 
+#: How xarray is told the engine of a folder: it guesses, but on Windows its guess opens the folder
+#: as a file, and fails.
+GUESSED_ENGINE = None if IS_POSIX else "extarray"
+
 
 def needs_posix(what: str) -> pytest.MarkDecorator:
     """Return a mark for a test that needs a call, a file or a rule of POSIX."""
@@ -68,6 +74,7 @@ _NO_REPLACING_MAPPED = "Windows lets nobody replace a file that is mapped"
 _NO_REPLACING = "an open file cannot be replaced here (no POSIX rename)"
 
 _MISSING_CALL = re.compile(r"AttributeError: module '(os|signal)' has no attribute '(\w+)'\s*$")
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(resource|fcntl)'\s*$")
 
 
 def lacking(error: BaseException) -> str | None:
@@ -80,9 +87,15 @@ def lacking(error: BaseException) -> str | None:
         reasons = [lacking(each) for each in error.exceptions]
         return reasons[0] if all(reasons) else None
     causes = [error]
-    while (cause := causes[-1].__cause__) is not None:
+    while (cause := _cause_of(causes[-1])) is not None:
         causes.append(cause)
     return next(filter(None, map(_lacking, causes)), None)
+
+
+def _cause_of(error: BaseException) -> BaseException | None:
+    if isinstance(error, pytest.fail.Exception):  # a warning or an error that did not come
+        return error.__cause__ or error.__context__
+    return error.__cause__
 
 
 def _lacking(error: BaseException) -> str | None:
@@ -102,6 +115,8 @@ def _lacking(error: BaseException) -> str | None:
 
 def _refused(said: str) -> str | None:
     """Return what the system lacks if the package said so."""
+    if not system.FREES_FOLDERS and "a file in it is open" in said:
+        return "Windows renames no folder in which a file is open"
     if "be renamed to" in said:
         return None if replaces_open_files() else _NO_REPLACING
     if not system.MAPS_FREELY and "does not let mapped files be replaced" in said:
@@ -113,9 +128,10 @@ def lacking_elsewhere(said: str) -> str | None:
     """Return what the system lacks if a program of a test ended for want of it, by what it said."""
     if reason := _refused(said):
         return reason
-    found = None if IS_POSIX else _MISSING_CALL.search(said)
-    if found and said.rpartition('  File "')[2].startswith("<string>"):
-        return f"Windows has no {found[1]}.{found[2]}"
+    if IS_POSIX or not said.rpartition('  File "')[2].startswith("<string>"):
+        return None
+    if found := _MISSING_CALL.search(said) or _MISSING_MODULE.search(said):
+        return f"Windows has no {'.'.join(found.groups())}"
     return None
 
 
@@ -124,6 +140,7 @@ needs_blocks = needs_posix("number of blocks in the result of os.stat")
 needs_signals = needs_posix("signal that ends a process at once (SIGKILL)")
 needs_removed_working_folders = needs_posix("working folder that is removed")
 needs_any_names = needs_posix("names of files with any character")
+needs_exchange = needs_posix("exchange of the names of two folders in one step")
 needs_modes = needs_posix("modes and owners of files")
 needs_advice = pytest.mark.skipif(
     not hasattr(os, "posix_fadvise"), reason="this system takes no advice about an open file"
