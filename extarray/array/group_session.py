@@ -28,7 +28,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.lazy import LazyImports
-from extarray.common.system import replace
+from extarray.common.system import MAPS_FREELY, replace
 from extarray.format.archive import ATTRS_NAME
 from extarray.format.attrs import attrs_of_group
 from extarray.format.index import INDEX_NAME
@@ -239,6 +239,8 @@ class Session:
             if kind == ARRAY:
                 _files(arrays[0]).remove()
             else:
+                if not MAPS_FREELY:  # nor lets it go of a folder with open files
+                    self.close(key, quietly=True)
                 with family("cannot remove the group '{}'", self.place.path(key)):
                     remove_folder(os.fspath(self.place.path(key)))
             self.close(key, quietly=True)
@@ -253,6 +255,7 @@ class Session:
         if os.path.lexists(os.path.join(self.place.root, INDEX_NAME)):
             index_group(fresh)
         self._swap(fresh, arrays)
+        self.close("", quietly=True)  # where open files keep their names, so does their folder
         remove_folder(fresh)
 
     def _swap(self, fresh: str, gone: dict[str, ExtArray]) -> None:
