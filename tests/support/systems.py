@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from extarray._core._mapping import MappedWords
 from extarray.common import system
 from extarray.errors import AccessError
 from extarray.storage.filesystem import File
@@ -27,13 +28,17 @@ __all__ = [
     "needs_blocks",
     "needs_boot_id",
     "needs_fork",
+    "needs_holes",
+    "needs_huge_mappings",
     "needs_links",
+    "needs_locks_of_makers",
     "needs_modes",
     "needs_posix",
     "needs_removed_working_folders",
     "needs_replaced_open_files",
     "needs_reports_of_holes",
     "needs_signals",
+    "needs_small_holes",
 ]
 
 IS_POSIX = os.name == "posix"
@@ -127,6 +132,37 @@ def replaces_open_files() -> bool:
     return True
 
 
+def makes_holes(size: int) -> bool:
+    """Tell whether bytes that are there become holes of a size; POSIX file systems are trusted."""
+    if IS_POSIX:
+        return True
+    with tempfile.TemporaryDirectory() as folder:
+        file = File.open(os.path.join(folder, "a"), os.O_RDWR | os.O_CREAT)
+        try:
+            file.write(b"x" * (1 << 17), 0)
+            before = file.disk_bytes()
+            return file.punch(0, size) == 0 and file.disk_bytes() < before
+        finally:
+            file.close()
+
+
+def maps_huge_files() -> bool:
+    """Tell whether a file is mapped that is larger than the machine's memory; Wine maps none."""
+    if IS_POSIX:
+        return True
+    with tempfile.TemporaryDirectory() as folder:
+        file = File.open(os.path.join(folder, "a"), os.O_RDWR | os.O_CREAT)
+        try:
+            file.truncate(1 << 36)
+            with file as fd:
+                MappedWords(fd, 0, 1 << 33, True)
+        except OSError:
+            return False
+        finally:
+            file.close()
+    return True
+
+
 @functools.cache
 def reports_holes() -> bool:
     """Tell whether the file system of temporary files makes holes and tells where they are."""
@@ -151,10 +187,23 @@ def makes_links() -> bool:
 
 
 needs_replaced_open_files = pytest.mark.skipif(not replaces_open_files(), reason=_NO_REPLACING)
+needs_holes = pytest.mark.skipif(
+    not makes_holes(1 << 16), reason="this file system makes no holes of bytes that are there"
+)
+needs_huge_mappings = pytest.mark.skipif(
+    not maps_huge_files(), reason="this system maps no file larger than the machine's memory"
+)
+needs_small_holes = pytest.mark.skipif(
+    not makes_holes(1 << 12), reason="this file system makes no holes as small as a page"
+)
 needs_reports_of_holes = pytest.mark.skipif(
     not reports_holes(), reason="this file system does not tell holes"
 )
 needs_links = pytest.mark.skipif(not makes_links(), reason="symbolic links cannot be made here")
+needs_locks_of_makers = pytest.mark.skipif(
+    not system.WHOLE_LOCKS_APART,
+    reason="no lock tells at once whether a library writes a file of another format",
+)
 needs_boot_id = pytest.mark.skipif(
     system.boot_id() == bytes(16), reason="the system does not tell its runs apart"
 )
