@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import extarray as xa
 from extarray._core._mapping import MappedWords
 from extarray.common import system
 from extarray.errors import AccessError
@@ -103,14 +104,19 @@ needs_modes = needs_posix("modes and owners of files")
 needs_advice = needs_posix("advice about an open file (posix_fadvise)")
 
 
-def cut_file(name: str, length: int) -> None:
-    """Cut a file as another program; skip the test where a mapped file is not cut (Windows)."""
+def cut_file(name: str, length: int, *arrays: xa.ExtArray) -> None:
+    """Cut a file as another program.
+
+    Skip the test where a mapped file is not cut (Windows), and close its arrays.
+    """
     try:
         os.truncate(name, length)
     except OSError:
         if system.MAPS_FREELY:
             raise
     if not system.MAPS_FREELY and os.path.getsize(name) != length:
+        for array in arrays:
+            array.close()
         pytest.skip("Windows lets nobody cut a file that is mapped")
 
 
