@@ -239,7 +239,7 @@ class Session:
             if kind == ARRAY:
                 _files(arrays[0]).remove()
             else:
-                if not MAPS_FREELY:  # nor lets it go of a folder with open files
+                if not MAPS_FREELY:  # Windows, which keeps a folder with an open file
                     self.close(key, quietly=True)
                 with family("cannot remove the group '{}'", self.place.path(key)):
                     remove_folder(os.fspath(self.place.path(key)))
@@ -255,7 +255,7 @@ class Session:
         if os.path.lexists(os.path.join(self.place.root, INDEX_NAME)):
             index_group(fresh)
         self._swap(fresh, arrays)
-        self.close("", quietly=True)  # where open files keep their names, so does their folder
+        self.close("", quietly=True)  # Windows keeps a folder with an open file
         remove_folder(fresh)
 
     def _swap(self, fresh: str, gone: dict[str, ExtArray]) -> None:
