@@ -445,7 +445,8 @@ cdef class MappedWords:
         self.length = offset + 8 * n - low
         self.page = xa_map_file(NULL, self.length, fd, low, writable)
         if self.page == NULL:
-            raise OSError(c_errno, f"cannot map the metadata: {os.strerror(c_errno)}; use engine='pread'")
+            raise OSError(c_errno, f"{os.strerror(c_errno)}; the table of chunks needs {8 * n} bytes of "
+                                   "address space, and larger chunks need less")
         self.place = <uint64_t *> (self.page + (offset - low))
 
     def __dealloc__(self):

@@ -767,9 +767,13 @@ def link(name: str, other: str) -> None:
 
 def sync_file(name: str) -> None:
     """Bring the bytes of a file to the disk."""
-    with _handle(name, _GENERIC_WRITE) as handle:
-        if not _flush_file(handle):
-            raise _error(name)
+
+    def attempt() -> None:
+        with _handle(name, _GENERIC_WRITE) as handle:
+            if not _flush_file(handle):
+                raise _error(name)
+
+    _patiently(attempt)
 
 
 def sync_folder(folder: str) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from systems import needs_fork
+
+pytestmark = needs_fork
 
 #: A thread of the parent stops in the middle of a call, and the process forks meanwhile.  A child
 #: that hangs is killed.

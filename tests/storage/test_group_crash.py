@@ -10,7 +10,6 @@ import random
 import re
 import shutil
 import warnings
-from pathlib import Path
 
 import format_reader
 import numpy as np
@@ -98,7 +97,8 @@ def opened(folder, name, mode="r"):
 def name_of(file):
     """Return the final name of a file, which may still have a temporary one."""
     with file as fd:
-        found = re.match(r"[abc]\.x..", Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+        name = os.path.realpath(system.name_of_descriptor(fd))
+    found = re.match(r"[abc]\.x..", os.path.basename(name))
     return found and found[0]
 
 

@@ -90,6 +90,46 @@ def test_a_file_is_cut_under_views_or_closed_without_seal(path, tmp_path):
         go_on(path, tmp_path, b)
 
 
+READER = """
+import sys
+import extarray as xa
+with xa.open(sys.argv[1], engine="mmap") as array:
+    view = array.chunk((1, 0))
+    print(len(array), flush=True)
+    sys.stdin.readline()
+    array.refresh()
+    assert (view == 5).all() and (array[4:4004] == 5).all() and (array[4004:] == 6).all()
+    print(len(array), flush=True)
+"""
+
+
+def test_another_process_has_the_file_mapped(forked, path):
+    """What a writer has taken ahead is cut off when it closes, or when the next one does."""
+    data = path.with_suffix(".xta")
+    options = {"chunks": (4, 8), "sparse": True, "engine": "mmap"}
+    with xa.create(path, (4, 8), "i8", **options) as a:
+        a.append(rows(4000, 5))
+        long = data.stat().st_size
+        with forked.start(READER, path) as reader:
+            assert reader.stdout.readline() == "4004\n"
+            a.append(rows(9, 6))
+            a.close()
+            assert (data.stat().st_size < long) == system.MAPS_FREELY
+            assert xa.check(path).ok
+            reader.stdin.write("\n")
+            reader.stdin.flush()
+            assert reader.stdout.readline() == "4013\n"
+            assert reader.wait(250) == 0
+    with xa.open(path, "r+", engine="mmap") as a:
+        a.append(rows(1, 6))
+    assert data.stat().st_size < long
+    assert xa.check(path).ok
+    with xa.open(path) as a:
+        assert (a[4:4004] == 5).all()
+        assert (a[4004:] == 6).all()
+        assert len(a) == 4014
+
+
 @pytest.fixture
 def uncut(monkeypatch):
     """Let files behave as if somebody had them mapped, on a system that then does not cut them."""

@@ -70,7 +70,7 @@ def test_a_reader_that_refreshes_finds_out(path, engine):
     array = xa.create(path, (4, 1024), "i4", chunks=(4, 1024))
     with xa.open(path, engine=engine) as reader:
         array.append(np.ones((4, 1024), "i4"))
-        cut_file(f"{path}.xta", CUT)
+        cut_file(f"{path}.xta", CUT, array)
         with pytest.raises(xa.errors.TruncatedError):
             reader.refresh()
         assert reader.shape == (4, 1024)
@@ -107,7 +107,7 @@ def test_writers_find_out_before_they_grow_and_when_they_close(
         array.append(np.ones((1, 1024), "i4"))
     state = array._store.now.state
     length = state.data_bytes + 32 * state.sealed - lost
-    cut_file(f"{path}.xta", length)
+    cut_file(f"{path}.xta", length, array)
     with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):
         CALLS[call](array)
     if call != "close":
@@ -121,7 +121,7 @@ def test_growth_into_what_was_cut_finds_out_before_it_looks_there(path, engine):
     array = xa.create(path, (6, 1024), "i4", chunks=(4, 512), engine=engine)
     array[...] = 1
     array.flush()
-    cut_file(f"{path}.xta", CUT)
+    cut_file(f"{path}.xta", CUT, array)
     array.shrink(0, 1)
     for end in (lambda: array.extend(0, 1), array.close):
         with pytest.raises(xa.errors.TruncatedError, match="another program has truncated it"):

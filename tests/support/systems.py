@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import extarray as xa
+from extarray._core._mapping import MappedWords
 from extarray.common import system
 from extarray.errors import ExtArrayError
 from extarray.storage.filesystem import File
@@ -36,13 +38,17 @@ __all__ = [
     "needs_exchange",
     "needs_forgotten_locks",
     "needs_fork",
+    "needs_holes",
+    "needs_huge_mappings",
     "needs_links",
+    "needs_locks_of_makers",
     "needs_modes",
     "needs_posix",
     "needs_removed_working_folders",
     "needs_replaced_open_files",
     "needs_reports_of_holes",
     "needs_signals",
+    "needs_small_holes",
     "needs_space_for_holes",
     "skip_if_mapped_files_stay",
 ]
@@ -147,14 +153,19 @@ needs_advice = pytest.mark.skipif(
 )
 
 
-def cut_file(name: str, length: int) -> None:
-    """Cut a file as another program; skip the test where a mapped file is not cut (Windows)."""
+def cut_file(name: str, length: int, *arrays: xa.ExtArray) -> None:
+    """Cut a file as another program.
+
+    Skip the test where a mapped file is not cut (Windows), and close its arrays.
+    """
     try:
         os.truncate(name, length)
     except OSError:
         if system.MAPS_FREELY:
             raise
     if not system.MAPS_FREELY and os.path.getsize(name) != length:
+        for array in arrays:
+            array.close()
         pytest.skip("Windows lets nobody cut a file that is mapped")
 
 
@@ -175,6 +186,37 @@ def replaces_open_files() -> bool:
         file = File.open(one, os.O_RDWR | os.O_CREAT)
         try:
             system.replace(other, one)
+        except OSError:
+            return False
+        finally:
+            file.close()
+    return True
+
+
+def makes_holes(size: int) -> bool:
+    """Tell whether bytes that are there become holes of a size; POSIX file systems are trusted."""
+    if IS_POSIX:
+        return True
+    with tempfile.TemporaryDirectory() as folder:
+        file = File.open(os.path.join(folder, "a"), os.O_RDWR | os.O_CREAT)
+        try:
+            file.write(b"x" * (1 << 17), 0)
+            before = file.disk_bytes()
+            return file.punch(0, size) == 0 and file.disk_bytes() < before
+        finally:
+            file.close()
+
+
+def maps_huge_files() -> bool:
+    """Tell whether a file is mapped that is larger than the machine's memory; Wine maps none."""
+    if IS_POSIX:
+        return True
+    with tempfile.TemporaryDirectory() as folder:
+        file = File.open(os.path.join(folder, "a"), os.O_RDWR | os.O_CREAT)
+        try:
+            file.truncate(1 << 36)
+            with file as fd:
+                MappedWords(fd, 0, 1 << 33, True)
         except OSError:
             return False
         finally:
@@ -231,6 +273,15 @@ def makes_links() -> bool:
 
 
 needs_replaced_open_files = pytest.mark.skipif(not replaces_open_files(), reason=_NO_REPLACING)
+needs_holes = pytest.mark.skipif(
+    not makes_holes(1 << 16), reason="this file system makes no holes of bytes that are there"
+)
+needs_huge_mappings = pytest.mark.skipif(
+    not maps_huge_files(), reason="this system maps no file larger than the machine's memory"
+)
+needs_small_holes = pytest.mark.skipif(
+    not makes_holes(1 << 12), reason="this file system makes no holes as small as a page"
+)
 needs_reports_of_holes = pytest.mark.skipif(
     not reports_holes(), reason="this file system does not tell holes"
 )
@@ -242,6 +293,10 @@ needs_forgotten_locks = pytest.mark.skipif(
     reason="Wine keeps a file open for each time that it is closed while it is locked",
 )
 needs_links = pytest.mark.skipif(not makes_links(), reason="symbolic links cannot be made here")
+needs_locks_of_makers = pytest.mark.skipif(
+    not system.WHOLE_LOCKS_APART,
+    reason="no lock tells at once whether a library writes a file of another format",
+)
 needs_boot_id = pytest.mark.skipif(
     system.boot_id() == bytes(16), reason="the system does not tell its runs apart"
 )
