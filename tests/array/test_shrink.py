@@ -492,6 +492,7 @@ def test_a_cut_of_more_chunks_than_can_be_looked_up(path, engine, share, checksu
     assert xa.check(path).ok
 
 
+@needs_reports_of_holes
 @pytest.mark.parametrize("in_block", [False, True])
 def test_a_cut_of_very_many_runs(path, engine, in_block):
     """Each column of the last segment is a run, but few needed chunks lie between them."""

@@ -44,7 +44,9 @@ __all__ = [
     "needs_reports_of_holes",
     "needs_signals",
     "needs_space_for_holes",
+    "replaces_open_files",
     "reports_holes",
+    "reserves_holes",
     "skip_if_mapped_files_stay",
 ]
 
