@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib.util
@@ -29,6 +30,8 @@ from peaks import FREED_AT_ONCE
 from scratch import MEMORY, new_folder
 from surroundings import Folder, one_at_a_time, shares_little, shares_memory, shed
 from systems import lacking, lacking_elsewhere
+
+import extarray as xa
 
 # Before anything starts, even processes of pytest-xdist.
 shed(os.environ)
@@ -206,6 +209,8 @@ def pytest_runtest_call(item):
         return (yield)
     except (Exception, pytest.fail.Exception) as error:
         if reason := lacking(error):
+            with contextlib.suppress(Exception):
+                xa.close_all()  # the test has not come to close its arrays
             pytest.skip(reason)
         raise
 

@@ -77,6 +77,8 @@ def check_writable(header: Header, path: Any) -> None:
 
     They would stay raw without a word.  With ``freeze="never"``, the call that compresses raises.
     """
+    if not header.has_blobs:
+        return
     note = header.encoding
     name, what = note.get("codec"), f"cannot open '{path}' for writing"
     if name is None or note.get("freeze") == "never":

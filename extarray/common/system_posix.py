@@ -402,14 +402,10 @@ def remove(name: str) -> None:
     os.unlink(name)
 
 
-def stat_name(name: str) -> os.stat_result:
-    """Return what `os.stat` tells of a file or folder."""
-    return os.stat(name)
-
-
-def is_same(one: os.stat_result, other: os.stat_result) -> bool:
-    """Tell whether two results of `os.stat` are of one file."""
-    return os.path.samestat(one, other)
+#: Return what `os.stat` tells of a file or folder, even of one that is mapped.
+stat_name = os.stat
+#: Tell whether two results of `os.stat` are of one file.
+is_same = os.path.samestat
 
 
 def link(name: str, other: str) -> None:

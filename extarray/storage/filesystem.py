@@ -320,9 +320,10 @@ def resolve_path(path: Any) -> Path:
         text = text[:-4]
         if text.endswith(PAIR):  # a.path would lead elsewhere
             raise ArgumentError(f"path {path!r} has two suffixes; leave them out")
-    if os.path.basename(text) in ("", os.curdir, os.pardir) or "\0" in text:
+    name = os.path.basename(text)
+    if name in ("", os.curdir, os.pardir) or "\0" in text:
         raise ArgumentError(f"path {path!r} does not name a file")
-    if problem := system.problem_of_name(os.path.basename(text)):
+    if problem := system.problem_of_name(name):
         raise ArgumentError(f"path {path!r} cannot name an array: {problem}")
     if not text.isascii():
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import sample
 from strategies import Index, built, cases
-from systems import needs_space_for_holes
+from systems import needs_proc, needs_space_for_holes
 
 import extarray as xa
 from extarray.common import system
@@ -146,7 +145,7 @@ def test_views_outlive_the_array(factory):
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's list of mappings")
+@needs_proc
 def test_the_mapping_lives_as_long_as_its_last_view(disk):
     def mapped():
         return array_path in Path("/proc/self/maps").read_text()

@@ -15,7 +15,7 @@ import lz4.block as lz4
 import numpy as np
 import pytest
 from frozen_chunks import table
-from systems import disk_bytes
+from systems import disk_bytes, needs_proc
 
 import extarray as xa
 from extarray.array import compression
@@ -205,7 +205,7 @@ def test_repacking_drops_garbage(path, engine):
     assert xa.check(path, data=True).ok
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+@needs_proc
 def test_the_old_log_gives_its_space_back_at_once(path):
     gc.disable()  # no cycle may keep what nobody needs
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import sample
 from strategies import built, cases
-from systems import needs_space_for_holes
+from systems import needs_proc, needs_space_for_holes
 
 import extarray as xa
 from extarray.common import system
@@ -168,7 +167,7 @@ def test_nothing_is_written_at_a_url(url, act):
     assert "pass" not in str(found.value)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's /proc")
+@needs_proc
 def test_folders_in_which_no_file_can_be_made():
     with pytest.raises(FileNotFoundError, match="cannot create files in this folder"):
         xa.create("/proc/x", (3,))

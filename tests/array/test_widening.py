@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from injected import interrupted, needs_no_tracing
+from systems import needs_replaced_open_files
 
 import extarray as xa
 from extarray.array import widening
@@ -160,6 +161,7 @@ def test_damage_is_not_given_new_sums(path):
         assert a.dtype == "U2" and len(a) == 6
 
 
+@needs_replaced_open_files
 def test_threads_read_meanwhile(path):
     """Each read shows whole rows, of the old width or a new one."""
     with create(path) as a:

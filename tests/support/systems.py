@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import signal
+import sys
 import tempfile
 import types
 import uuid
@@ -44,12 +45,16 @@ __all__ = [
     "needs_locks_of_makers",
     "needs_modes",
     "needs_posix",
+    "needs_proc",
     "needs_removed_working_folders",
     "needs_replaced_open_files",
     "needs_reports_of_holes",
     "needs_signals",
     "needs_small_holes",
     "needs_space_for_holes",
+    "replaces_open_files",
+    "reports_holes",
+    "reserves_holes",
     "skip_if_mapped_files_stay",
 ]
 
@@ -148,6 +153,7 @@ needs_removed_working_folders = needs_posix("working folder that is removed")
 needs_any_names = needs_posix("names of files with any character")
 needs_exchange = needs_posix("exchange of the names of two folders in one step")
 needs_modes = needs_posix("modes and owners of files")
+needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's /proc")
 needs_advice = pytest.mark.skipif(
     not hasattr(os, "posix_fadvise"), reason="this system takes no advice about an open file"
 )
