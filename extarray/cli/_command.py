@@ -1,6 +1,6 @@
 """Define commands, their arguments and options, and report wrong calls.
 
-Wraps Click, of the extra ``[cli]``, as far as the commands need it.
+Wraps Click as far as the commands need it.
 """
 
 from __future__ import annotations

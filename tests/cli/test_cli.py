@@ -232,16 +232,44 @@ def test_outputs_that_are_closed(script, path, closed):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_without_click_the_extra_is_named(script):
+def test_without_click_the_package_is_named(script):
     script(
         "import sys\n"
         "sys.modules['click'] = None\n"
         "import contextlib, io, extarray.cli\n"
         "with contextlib.redirect_stderr(io.StringIO()) as err:\n"
-        "    assert extarray.cli.main(['info', 'scene']) == 1\n"
-        "assert 'pip install \".[cli]\"' in err.getvalue(), err.getvalue()\n"
+        "    assert extarray.cli.main(['show', 'scene']) == 1\n"
+        "assert err.getvalue() == (\"extarray show: the command line needs 'click'; install it "
+        'with: pip install click\\n"), err.getvalue()\n'
         "import extarray\n"
         "assert extarray.zeros(2).shape == (2,)\n"
+    )
+
+
+def test_version_and_info_need_numpy_alone(script, path):
+    xa.create(path, shape=(4, 3), dtype="u2").close()
+    script(
+        "import sys\n"
+        "for name in ('click', 'rich', 'tqdm'):\n"
+        "    sys.modules[name] = None\n"
+        "import contextlib, io, json, extarray.cli\n"
+        "def run(*words):\n"
+        "    out, err = io.StringIO(), io.StringIO()\n"
+        "    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):\n"
+        "        status = extarray.cli.main(list(words))\n"
+        "    return status, out.getvalue(), err.getvalue()\n"
+        f"path = {str(path)!r}\n"
+        "assert run('--version') == (0, f'extarray {extarray.__version__}\\n', '')\n"
+        "with extarray.open(path) as a:\n"
+        "    assert run('info', path) == (0, f'{a.info()}\\n', '')\n"
+        "status, out, err = run('info', path, '--json')\n"
+        "assert (status, json.loads(out)['shape'], err) == (0, [4, 3], '')\n"
+        "status, out, err = run('info', '-h')\n"
+        "assert (status, err) == (0, '') and 'usage: extarray info' in out\n"
+        "status, out, err = run('info')\n"
+        "assert (status, out) == (2, '') and 'PATH' in err\n"
+        "status, out, err = run('info', 'nothere')\n"
+        "assert (status, out) == (1, '') and 'nothere' in err\n"
     )
 
 

@@ -772,7 +772,7 @@ class TestUsage:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         status, _, err = run()
         assert status == 1
-        assert "needs 'matplotlib'; install it with: pip install \".[demo]\"" in err
+        assert "needs 'matplotlib'; install it with: pip install matplotlib" in err
         assert not run.out.exists(), "it should say so before it begins"
 
 
