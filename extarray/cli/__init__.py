@@ -59,6 +59,7 @@ from functools import partial
 from typing import Any
 
 from extarray.common.errors import ExtArrayError, MissingExtraError
+from extarray.common.hints import for_shell
 from extarray.common.system import open_file
 from extarray.common.terminal import print_text
 
@@ -125,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = words[0] if words and words[0] in COMMANDS else ""
     prefix = f"extarray {name}".rstrip()
     try:
-        with warnings.catch_warnings():
+        with for_shell(), warnings.catch_warnings():
             warnings.showwarning = partial(_warn, prefix)
             status = _run(words)
         sys.stdout.flush()

@@ -131,9 +131,8 @@ def _edges(view: Any) -> Any:
     "dump",
     "print an array as text, in the layout of ncdump",
     array_path(),
-    flag("-h --header", "leave out the elements"),
+    flag("--header", "leave out the elements"),
     details="Prints axes, data type, attributes and elements.",
-    context_settings={"help_option_names": ["--help"]},
 )
 def dump(path: str, header: bool) -> None:
     """Print the header, and the elements in bounded memory."""

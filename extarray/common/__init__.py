@@ -22,6 +22,8 @@ From the top down; each module uses only modules below it:
     functions, and NumPy itself checks numbers.)
 ``formatting``
     Facts as text: sizes, attributes, fill values, and a dict that prints as a table.
+``hints``
+    Advice in messages: for programs, or for the shell while a command runs.
 ``on_error``
     Blocks that are undone if they raise.
 ``waiting``

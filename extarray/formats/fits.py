@@ -14,6 +14,7 @@ import numpy as np
 from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.format.missing import as_element
 from extarray.formats.description import Description, Packing
 from extarray.formats.elements import flat_file, mapped, part_of
@@ -424,7 +425,7 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return dtype.newbyteorder(">")
     raise DTypeError(
         f"FITS does not support elements of {dtype}; convert them to integers or floats of 4 or 8 "
-        "bytes with a.astype"
+        f"bytes {hint('with a.astype', 'with extarray rechunk --dtype')}"
     )
 
 

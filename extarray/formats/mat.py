@@ -28,6 +28,7 @@ from extarray.common.errors import (
     LimitError,
 )
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.formats.description import Description
 from extarray.formats.elements import part_of
 from extarray.formats.files import (
@@ -558,7 +559,8 @@ def _sink(
     if kind.names is not None or kind.isbuiltin == 2 or kind.str[1:] not in known:
         raise DTypeError(
             f"MATLAB does not support elements of {given.dtype}; convert them to integers, or "
-            "real or complex numbers of single or double precision, with a.astype"
+            "real or complex numbers of single or double precision, "
+            + hint("with a.astype", "with extarray rechunk --dtype")
         )
     is_large = given.nbytes > _MOST - (1 << 16)
     if os.path.lexists(where):

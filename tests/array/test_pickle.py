@@ -177,7 +177,7 @@ def test_an_array_that_was_not_made(path, replaces):
     early[0] = 1  # no array owns the files any more
     early.close()
     with pytest.raises(
-        xa.errors.MissingError, match="no longer exists" if replaces else "No such file"
+        xa.errors.MissingError, match="no longer exists" if replaces else "there is no file"
     ):
         pickle.loads(data)
     if replaces:

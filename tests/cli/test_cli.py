@@ -31,7 +31,24 @@ def test_help_lists_every_command(capsys):
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_command_has_help_of_its_own(name, capsys):
     assert cli.main([name, "--help"]) == 0
-    assert f"Usage: extarray {name}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"Usage: extarray {name}" in out
+    assert cli.main([name, "-h"]) == 0
+    assert capsys.readouterr().out == out
+    assert "-h, --help" in out
+
+
+def test_the_short_option_for_the_whole_help(capsys):
+    assert cli.main(["-h"]) == 0
+    assert "\n  info " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["ls", "tree", "bench"])
+def test_a_folder_that_may_be_left_out_is_in_brackets(name, capsys):
+    assert cli.main([name, "-h"]) == 0
+    usage, _, text = capsys.readouterr().out.partition("\n")
+    assert usage.endswith(("[PATH]", "[FOLDER]"))
+    assert "by default" in text
 
 
 @pytest.mark.parametrize(
@@ -122,10 +139,10 @@ def folder_of_arrays(path):
 @pytest.mark.parametrize(
     ("prepare", "what", "commands"),
     [
-        (lambda path: None, "No such file", ("info", "check")),
+        (lambda path: None, "there is no file", ("info", "check")),
         (
             lambda path: path.write_text("x"),
-            "use extarray.from_array to copy other arrays",
+            "extarray import makes one of a file of another format",
             ("info", "check"),
         ),
         (folder_of_arrays, "it is a folder, with the arrays 'a', 'b'; open one", ("info",)),
