@@ -20,6 +20,7 @@ from extarray.array.life import let_go, publish
 from extarray.array.together import together
 from extarray.array.writers import Alone, Elements, Shared
 from extarray.common.arguments import NOT_GIVEN, check_choice, check_flag, check_progress
+from extarray.common.calls import public
 from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
 from extarray.common.config import config
 from extarray.common.errors import (
@@ -87,7 +88,21 @@ _later = LazyImports(
 
 _upward = Upward({"extarray.formats.registry": "format_of"})
 
+#: Keywords of `open` that are given to `create`, and vice versa: what to do.
+_OF_OPEN = {
+    "mode": "it makes an array, and with overwrite=True replaces one; extarray.open opens an array "
+    "that exists"
+}
+_OF_CREATE = dict.fromkeys(
+    (
+        "shape", "dtype", "chunks", "fill_value", "order", "sparse", "overwrite", "attrs", "dims",
+        "split", "growth", "checksum", "compression", "freeze", "like",
+    ),
+    "an array that exists keeps its own; extarray.create makes a new one with it",
+)  # fmt: skip
 
+
+@public(others=_OF_OPEN)
 def create(
     path: str | PathLike[str] | None,
     shape: Shape | None = None,
@@ -388,6 +403,7 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     return item.tobytes()
 
 
+@public(others=_OF_CREATE)
 def open(
     path: str | PathLike[str],
     mode: Literal["r", "r+"] | str = "r",
@@ -584,6 +600,7 @@ def _advice_on_file(path: Any) -> str | None:
     return f"its suffix is of another format, {found.title}; {how} makes an array of it"
 
 
+@public
 def zeros(
     shape: Shape | None = None,
     dtype: DTypeLike | None = None,
@@ -628,6 +645,7 @@ def zeros(
     )
 
 
+@public
 def empty(
     shape: Shape | None = None,
     dtype: DTypeLike | None = None,
@@ -668,6 +686,7 @@ def empty(
     )
 
 
+@public
 def ones(
     shape: Shape | None = None,
     dtype: DTypeLike | None = None,
@@ -712,6 +731,7 @@ def ones(
     )
 
 
+@public
 def full(
     shape: Shape | None = None,
     fill_value: Any = NOT_GIVEN,
@@ -764,6 +784,7 @@ def full(
     )
 
 
+@public
 def from_array(
     x: ArrayLike,
     path: str | PathLike[str] | None = None,

@@ -21,6 +21,7 @@ from extarray.array.group_session import Session, is_in
 from extarray.array.life import check_not_held
 from extarray.codecs.codec import Codec
 from extarray.common.arguments import NOT_GIVEN, check_choice, check_flag
+from extarray.common.calls import public
 from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
 from extarray.common.config import config
 from extarray.common.errors import (
@@ -79,6 +80,7 @@ _MODES = ("r", "r+", "a", "w", "w-")
 _CANNOT_RENAME = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM)
 
 
+@public
 def open_group(
     path: str | PathLike[str],
     mode: Literal["r", "r+", "a", "w", "w-"] | str = "r",

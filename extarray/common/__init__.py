@@ -6,6 +6,8 @@ From the top down; each module uses only modules below it:
     Progress of long work: on the terminal, in a notebook, or passed to the user's function.
 ``extras``
     Optional packages, all imported through one function where they are used.
+``calls``
+    Calls of public functions: keywords of other libraries, and tracebacks without our own frames.
 ``forks``
     Open arrays in a forked child.
 ``lazy``

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.common.arguments import check_choice, check_flag
+from extarray.common.calls import public
 from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
 from extarray.common.hints import hint
 from extarray.common.system import remove, replace
@@ -66,6 +67,7 @@ _LAST_LINE = re.compile(r"\}\s*(;.*)?$")
 _SUFFIXES = (".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".sli")
 
 
+@public
 def from_envi(
     file: str | PathLike[str],
     *,

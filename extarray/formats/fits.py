@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.arguments import check_flag
+from extarray.common.calls import public
 from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
 from extarray.common.extras import require
 from extarray.common.hints import hint
@@ -49,6 +50,7 @@ _STRUCTURE = frozenset(
 _PACKING = ("BSCALE", "BZERO", "BLANK")
 
 
+@public
 def from_fits(
     file: str | PathLike[str],
     hdu: int | str | None = None,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.arguments import check_flag
+from extarray.common.calls import public
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, FormatError, ShapeError
 from extarray.common.extras import require
@@ -68,6 +69,7 @@ _MOST_TAGS = 4096
 _DERIVED = frozenset(["IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS"])
 
 
+@public
 def from_geotiff(
     file: str | PathLike[str],
     *,

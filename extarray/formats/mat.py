@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.common.arguments import check_choice, check_flag
+from extarray.common.calls import public
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -90,6 +91,7 @@ _HEAD, _WORKSPACE = 128, "__function_workspace__"
 _USERBLOCK = 512
 
 
+@public
 def from_mat(
     file: str | PathLike[str],
     variable: str | None = None,

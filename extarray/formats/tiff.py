@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.arguments import check_flag
+from extarray.common.calls import public
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.common.extras import require
@@ -61,6 +62,7 @@ _OWN = frozenset(
 _STORED = frozenset(["tile", "compression", "predictor", "rowsperstrip", "bitspersample"])
 
 
+@public
 def from_tiff(
     file: str | PathLike[str],
     series: int | str | None = None,

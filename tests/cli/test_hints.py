@@ -20,7 +20,7 @@ NAMED = re.compile(rf"\bextarray\.({'|'.join(FUNCTIONS)})\b")
 #: Modules with messages that programs alone see.
 OF_PROGRAMS = {
     "array/array.py", "array/creation.py", "array/facts.py", "array/folders.py", "array/life.py",
-    "array/lazy.py", "array/rechunk.py", "array/resizing.py",
+    "array/lazy.py", "array/rechunk.py", "array/resizing.py", "common/calls.py",
     "formats/description.py", "formats/hdf5.py", "formats/hdf5_parts.py", "formats/netcdf.py",
     "interop/described.py", "numpy_api/manipulation.py", "storage/names.py",
 }  # fmt: skip
