@@ -64,7 +64,7 @@ def unmix(path: Path, ranks: int | None = None, limit: float = 60.0) -> Unmixing
     if launcher is None:
         raise ArgumentError(
             f"{ranks} ranks need mpi4py and its MPI library; install them with: "
-            + command_for("mpi")
+            + command_for("mpi4py", "mpich")
         )
     with tempfile.TemporaryDirectory() as folder:
         task = json.dumps([os.fspath(path), os.fspath(Path(folder, "found.npz"))])

@@ -20,10 +20,17 @@ from extarray.array.life import let_go, publish
 from extarray.array.together import together
 from extarray.array.writers import Alone, Elements, Shared
 from extarray.common.arguments import NOT_GIVEN, check_choice, check_flag, check_progress
+from extarray.common.calls import public
 from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
 from extarray.common.config import config
-from extarray.common.errors import ArgumentError, ArgumentTypeError, CastingError
-from extarray.common.lazy import LazyImports
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CastingError,
+    MissingError,
+)
+from extarray.common.hints import hint
+from extarray.common.lazy import LazyImports, Upward
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.format.attrs import decode_attrs, encode_attrs
@@ -79,6 +86,23 @@ _later = LazyImports(
 )
 
 
+_upward = Upward({"extarray.formats.registry": "format_of"})
+
+#: Keywords of `open` that are given to `create`, and vice versa: what to do.
+_OF_OPEN = {
+    "mode": "it makes an array, and with overwrite=True replaces one; extarray.open opens an array "
+    "that exists"
+}
+_OF_CREATE = dict.fromkeys(
+    (
+        "shape", "dtype", "chunks", "fill_value", "order", "sparse", "overwrite", "attrs", "dims",
+        "split", "growth", "checksum", "compression", "freeze", "like",
+    ),
+    "an array that exists keeps its own; extarray.create makes a new one with it",
+)  # fmt: skip
+
+
+@public(others=_OF_OPEN)
 def create(
     path: str | PathLike[str] | None,
     shape: Shape | None = None,
@@ -379,6 +403,7 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
     return item.tobytes()
 
 
+@public(others=_OF_CREATE)
 def open(
     path: str | PathLike[str],
     mode: Literal["r", "r+"] | str = "r",
@@ -509,7 +534,8 @@ def open(
     def check() -> tuple[Any, str, float | None, str, str, str, bool | None]:
         if mode not in ("r", "r+"):
             raise ArgumentError(
-                f"mode {mode!r} is not valid; use 'r' or 'r+', or extarray.create for a new array"
+                f"mode {mode!r} is not valid; use 'r' to read or 'r+' to change an array that "
+                "exists, or extarray.create for a new one (overwrite=True replaces one)"
             )
         check_choice(durability, "durability", DURABILITIES)
         if share != "elements":
@@ -546,9 +572,35 @@ def open(
         return opened
     _check_alone(engine, info)
     asked = check()
-    return ExtArray._open(*asked, writers())
+    try:
+        return ExtArray._open(*asked, writers())
+    except MissingError as error:
+        advice = _advice_on_file(asked[0])
+        if advice is None:
+            raise
+        what = f"cannot open '{asked[0]}': {advice}"
+        raise MissingError(error.errno, what, str(asked[0])) from None
 
 
+def _advice_on_file(path: Any) -> str | None:
+    """Say how to make an array of a file of another format; None if it is none."""
+    is_there = isinstance(path, Path) and (
+        path.is_file() or (path.suffix == ".zarr" and path.is_dir() and not any(path.glob("*.xmd")))
+    )
+    if not is_there:
+        return None
+    try:
+        found = _upward.format_of(path)
+    except ArgumentError:
+        return None
+    load = f"extarray.file_formats()[{found.name!r}].load"
+    if found.source.__module__.startswith("extarray.formats."):
+        load = f"extarray.from_{found.name}"
+    how = hint(f"{load}({str(path)!r})", f"extarray import '{path}' PATH")
+    return f"its suffix is of another format, {found.title}; {how} makes an array of it"
+
+
+@public
 def zeros(
     shape: Shape | None = None,
     dtype: DTypeLike | None = None,
@@ -593,6 +645,7 @@ def zeros(
     )
 
 
+@public
 def empty(
     shape: Shape | None = None,
     dtype: DTypeLike | None = None,
@@ -633,6 +686,7 @@ def empty(
     )
 
 
+@public
 def ones(
     shape: Shape | None = None,
     dtype: DTypeLike | None = None,
@@ -677,6 +731,7 @@ def ones(
     )
 
 
+@public
 def full(
     shape: Shape | None = None,
     fill_value: Any = NOT_GIVEN,
@@ -729,6 +784,7 @@ def full(
     )
 
 
+@public
 def from_array(
     x: ArrayLike,
     path: str | PathLike[str] | None = None,

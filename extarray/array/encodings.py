@@ -13,6 +13,7 @@ from extarray.codecs.codec import ENTRY_POINTS, Codec
 from extarray.common.arguments import NOT_GIVEN, check_choice
 from extarray.common.choices import FREEZES
 from extarray.common.errors import ArgumentError, MissingExtraError
+from extarray.common.hints import hint
 from extarray.common.lazy import LazyImports
 
 if TYPE_CHECKING:
@@ -83,17 +84,19 @@ def check_writable(header: Header, path: Any) -> None:
     name, what = note.get("codec"), f"cannot open '{path}' for writing"
     if name is None or note.get("freeze") == "never":
         return
-    otherwise = "or open it with share=True, and let a later writer compress what this one leaves"
+    otherwise = hint(
+        "; or open it with share=True, and let a later writer compress what this one leaves", ""
+    )
     try:
         _later.check_present(Codec.parse(name))
     except MissingExtraError as error:
-        told = MissingExtraError(f"{what}: {error}; {otherwise}")
+        told = MissingExtraError(f"{what}: {error}{otherwise}")
         told.name = error.name
         raise told from None
     except ArgumentError:
         raise MissingExtraError(
             f"{what}: no installed package registers its codec {name!r} as an entry point of "
-            f"{ENTRY_POINTS!r}; install the one that does, {otherwise}"
+            f"{ENTRY_POINTS!r}; install the one that does{otherwise}"
         ) from None
 
 

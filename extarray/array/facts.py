@@ -20,6 +20,7 @@ from extarray.common.errors import (
     RecoveryWarning,
 )
 from extarray.common.formatting import SIZES_OF_FILES, Info
+from extarray.common.hints import hint
 from extarray.common.lazy import LazyImports, Upward
 from extarray.common.terminal import printable
 from extarray.format.attrs import decode_attrs, encode_attrs
@@ -280,7 +281,9 @@ def warn_if_unvouched(array: Framed) -> None:
     warnings.warn(
         f"{array._name()} was not closed by its writer, and {why}: the elements {unvouched} are "
         f"not verified; {what}.  Compare them with their source, or copy the array again with "
-        "extarray copy; opening it with mode='r+' marks it as complete",
+        "extarray copy; "
+        + hint("opening it with mode='r+'", "the next command that changes it")
+        + " marks it as complete",
         RecoveryWarning,
         stacklevel=4,
     )

@@ -21,6 +21,7 @@ from extarray.array.group_session import Session, is_in
 from extarray.array.life import check_not_held
 from extarray.codecs.codec import Codec
 from extarray.common.arguments import NOT_GIVEN, check_choice, check_flag
+from extarray.common.calls import public
 from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
 from extarray.common.config import config
 from extarray.common.errors import (
@@ -32,6 +33,7 @@ from extarray.common.errors import (
     VariableError,
 )
 from extarray.common.formatting import format_tree
+from extarray.common.hints import hint
 from extarray.common.lazy import LazyImports
 from extarray.common.system import problem_of_name, remove, replace
 from extarray.fetched.paths import check_options, local_or_remote, refuse_writing
@@ -78,6 +80,7 @@ _MODES = ("r", "r+", "a", "w", "w-")
 _CANNOT_RENAME = (errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM)
 
 
+@public
 def open_group(
     path: str | PathLike[str],
     mode: Literal["r", "r+", "a", "w", "w-"] | str = "r",
@@ -179,7 +182,9 @@ def open_group(
                     if mode != "r":
                         raise ReadOnlyError(
                             f"cannot open '{shown}' with mode {mode!r}: a packed file is "
-                            f"read-only; extarray.unpack({shown!r}, path) makes a folder from it"
+                            "read-only; "
+                            + hint(f"extarray.unpack({shown!r}, path)", "extarray unpack FILE DST")
+                            + " makes a folder from it"
                         )
                     inner = packed.inner(given)
                     if inner not in packed.groups:
@@ -190,11 +195,12 @@ def open_group(
                     return Group(session, "")
         if mode in ("r", "r+") or (mode == "a" and given.is_dir()):
             if not given.is_dir():
-                what = "no such folder; create it with mode='w-'"
+                what = "no such folder; create it " + hint("with mode='w-'", "first")
                 if given.exists():
                     what = "it is neither a folder nor a packed file"
                 elif os.path.exists(file_names(given)[0]):
-                    what = "it is an array, not a group; use extarray.open"
+                    what = "it is an array, not a group; "
+                    what += hint("use extarray.open", "give the folder that it is in")
                 raise MissingError(errno.ENOENT, what, shown)
         elif mode == "w" and given.is_dir():
             _empty(given, shown, options)

@@ -37,6 +37,7 @@ from extarray.common.errors import (
     ReplacedError,
     ShapeError,
 )
+from extarray.common.hints import hint
 from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
 from extarray.format.attrs import decode_attrs, encode_attrs
@@ -215,7 +216,7 @@ def check_kind(array: Resizable, values: Any, dtype: np.dtype[Any] | None = None
     if not np.can_cast(given, own, "same_kind"):
         raise CastingError(
             f"cannot cast data of {given} to {own} under the rule 'same_kind'; cast them first "
-            "with astype"
+            + hint("with astype", "with extarray rechunk --dtype")
         )
     if not (own.kind in "US" and given.kind in "US" and isinstance(values, np.ndarray)):
         return
@@ -223,10 +224,14 @@ def check_kind(array: Resizable, values: Any, dtype: np.dtype[Any] | None = None
     if longest > text_length(own):
         wider = wider_dtype(own, longest).str
         place = "" if array.path is None else ", in_place=True"
+        how = hint(
+            f"append them with widen=True, widen the array first with a = a.rechunk(dtype={wider!r}"
+            f"{place}), or truncate them with astype({own.str!r})",
+            f"widen the array first with extarray rechunk PATH --in-place --dtype '{wider}'",
+        )
         raise CastingError(
             f"cannot append strings of {longest} characters to an array of {own.str} without "
-            f"truncating them; append them with widen=True, widen the array first with "
-            f"a = a.rechunk(dtype={wider!r}{place}), or truncate them with astype({own.str!r})"
+            f"truncating them; {how}"
         )
 
 

@@ -33,6 +33,7 @@ from extarray.common.errors import (
     ReserveError,
 )
 from extarray.common.forks import heirs, in_children
+from extarray.common.hints import hint
 from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
 from extarray.common.on_error import OnError
@@ -495,8 +496,9 @@ class Host:
         error = ChecksumError(
             f"chunk {address} of {array._name()} does not match its checksum: it is damaged; "
             f"{what}, bytes {start} to {stop - 1} of '{name}'; restore the file from a copy, "
-            "overwrite the whole chunk, or open the array with verify='never' to read it "
-            "unverified"
+            "overwrite the whole chunk, or "
+            + hint("open the array with verify='never'", "set EXTARRAY_VERIFY=never")
+            + " to read it unverified"
         )
         error.filename, error.chunk, error.box = name, address, box
         error.start, error.stop = start, stop

@@ -20,6 +20,7 @@ from extarray.array.resizing import filling_error
 from extarray.common.arguments import check_flag
 from extarray.common.errors import ArgumentError, CastingError, StorageError
 from extarray.common.formatting import format_bytes
+from extarray.common.hints import hint
 from extarray.common.limits import limits
 from extarray.format.dtypes import clear_open_bytes
 from extarray.grid.chunking import place_of
@@ -60,11 +61,15 @@ def check_widening(array: Living, length: int) -> None:
     size = size // array.dtype.itemsize * wider_dtype(array.dtype, length).itemsize
     if size > limits.widened_bytes:
         how = "" if array.path is None else ", in_place=True"
+        wider = wider_dtype(array.dtype, length).str
         raise CastingError(
             f"cannot append strings of {length} characters to {array._name()}: wider chunks would "
             f"take {format_bytes(size)}, and an append widens at most "
             f"{format_bytes(limits.widened_bytes)}; widen it first, in bounded memory, with "
-            f"a = a.rechunk(dtype={wider_dtype(array.dtype, length).str!r}{how})"
+            + hint(
+                f"a = a.rechunk(dtype={wider!r}{how})",
+                f"extarray rechunk PATH --in-place --dtype '{wider}'",
+            )
         )
 
 

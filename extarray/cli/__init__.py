@@ -3,8 +3,8 @@
 `_command.command` turns a function of a module here into a command, and describes its arguments;
 the function calls the public API and prints.  To add a command, write such a function and add a
 line to `COMMANDS`.  Only the module of the called command is imported; its function imports what is
-heavy or optional.  Click, in the extra ``[cli]``, reads the command line; `main` reports if it is
-missing.
+heavy or optional.  Click reads the command line; without it, ``--version`` and ``info`` work, and
+`main` says how to install it.
 
 Exit status: 0 done, 1 failed (with one line on stderr), 2 wrong usage, 130 interrupted.
 
@@ -34,6 +34,8 @@ Its modules, from the top down; each uses some of those below it:
     The checks that both processes of the demo make.
 ``look``
     Show facts, elements, history and arrivals of arrays.
+``_alone``
+    Run ``--version`` and ``info`` where NumPy alone is installed, without Click.
 ``_progress``
     Progress of long work: a bar on a terminal, plain lines elsewhere.
 ``_selection``
@@ -56,7 +58,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from extarray.common.errors import ExtArrayError
+from extarray.common.errors import ExtArrayError, MissingExtraError
+from extarray.common.hints import for_shell
 from extarray.common.system import is_closed_pipe, open_file
 from extarray.common.terminal import print_text
 
@@ -123,11 +126,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = words[0] if words and words[0] in COMMANDS else ""
     prefix = f"extarray {name}".rstrip()
     try:
-        from extarray.cli import _command
-
-        with warnings.catch_warnings():
+        with for_shell(), warnings.catch_warnings():
             warnings.showwarning = partial(_warn, prefix)
-            status = _command.run(command_line(words), words)
+            status = _run(words)
         sys.stdout.flush()
     except (ExtArrayError, OSError) as error:
         if is_closed_pipe(error):
@@ -141,6 +142,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_text(f"{prefix}: interrupted", stream=sys.stderr)
         return 130
     return status
+
+
+def _run(words: Sequence[str]) -> int:
+    """Run the command that `words` name; return the exit status."""
+    try:
+        from extarray.cli import _command
+    except MissingExtraError:
+        from extarray.cli import _alone
+
+        status = _alone.run(words)
+        if status is None:
+            raise
+        return status
+    return _command.run(command_line(words), words)
 
 
 def _warn(prefix: str, message: Warning | str, *_: Any, **__: Any) -> None:

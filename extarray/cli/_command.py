@@ -1,6 +1,6 @@
 """Define commands, their arguments and options, and report wrong calls.
 
-Wraps Click, of the extra ``[cli]``, as far as the commands need it.
+Wraps Click as far as the commands need it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError, ExtArrayError
+from extarray.common.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CastingError,
+    DTypeError,
+    ExtArrayError,
+    ShapeError,
+    VariableError,
+)
 from extarray.common.extras import require
 from extarray.common.system import is_closed_pipe
 from extarray.common.terminal import print_text, printable
@@ -48,20 +56,29 @@ __all__ = [
 
 click: Any = require("click", "cli", "the command line")
 
-# Python arguments that error messages recommend: ``overwrite=True``, ``timeout=``.
-_KEYWORD = re.compile(r"\b([a-z_]+)=(?:True\b)?(?![\w'\"(\[])")
+# Python arguments that messages recommend: ``overwrite=True``, ``timeout=``, ``text='S'``.
+_KEYWORD = re.compile(r"(?<![\w'\"-])([a-z_]+)=(True|False|'[\w.]+'|\d+)?(?![\w'\"(\[{<])")
 
 
 class WrongCall(Exception):  # noqa: N818 -- the exit status says so
     """The call is wrong, regardless of the files."""
 
 
+#: Errors about arguments that other files may take: the call is right, and fails.
+_OF_FILES = (CastingError, DTypeError, ShapeError, VariableError)
+
+
 @contextlib.contextmanager
-def wrong_calls() -> Iterator[None]:
-    """Turn argument errors of extarray into `WrongCall`."""
+def wrong_calls(*also: type[ExtArrayError]) -> Iterator[None]:
+    """Turn errors about arguments into `WrongCall`, unless they are about the contents of files.
+
+    `also` has those of `_OF_FILES` that are about arguments here.
+    """
     try:
         yield
-    except (ArgumentError, ArgumentTypeError, AxisError) as error:
+    except (ArgumentError, ArgumentTypeError) as error:
+        if isinstance(error, _OF_FILES) and not isinstance(error, also):
+            raise
         raise WrongCall(str(error)) from None
 
 
@@ -235,6 +252,7 @@ def group(name: str, version: str) -> Any:
             )
         ],
         subcommand_metavar="COMMAND ...",
+        context_settings={"help_option_names": ["-h", "--help"]},  # of all commands
     )
     made.list_commands = lambda context: list(made.commands)  # in order of definition, not by name
     return made
@@ -285,8 +303,12 @@ def _as_typed(error: Exception, whole: Any, name: str) -> str:
     }
 
     def typed(match: re.Match[str]) -> str:
-        text = f"--{match[1].replace('_', '-')}"
-        return text if text in there else match[0]
+        text, value = f"--{match[1].replace('_', '-')}", (match[2] or "").strip("'")
+        if text in there:
+            return text if value in ("", "True") else f"{text} {value}"
+        if "--option" in there and value:  # options of formats are Python's arguments
+            return f"-o {match[1]}={value.lower() if value in ('True', 'False') else value}"
+        return match[0]
 
     line = " ".join(str(error).split()) or type(error).__name__
     return _KEYWORD.sub(typed, line)

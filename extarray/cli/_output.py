@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.util
+import itertools
 import json
 import math
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +20,10 @@ from extarray.common.errors import LimitError
 from extarray.common.extras import require
 from extarray.common.terminal import print_text, printable
 
-__all__ = ["plain", "print_json", "print_table", "table"]
+__all__ = ["folded", "plain", "print_json", "print_table", "table"]
+
+# Characters to which a column is narrowed before its words are broken further.
+_LEAST_COLUMN = 8
 
 
 def print_json(value: Any) -> None:
@@ -77,8 +83,13 @@ def plain(value: Any) -> Any:
 def print_table(
     head: Sequence[str], rows: Sequence[Sequence[Any]], left: Sequence[int] = ()
 ) -> None:
-    """Print columns aligned to the right, or left if in `left`; coloured if rich is installed."""
+    """Print columns aligned to the right, or left if in `left`; coloured if rich is installed.
+
+    On a terminal, and where COLUMNS is set, cells take several lines if the rows are too long.
+    """
     texts = [[printable(str(cell)) for cell in row] for row in rows]
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        head, *texts = folded([head, *texts], shutil.get_terminal_size().columns or 80)
     if not (sys.stdout.isatty() and importlib.util.find_spec("rich") is not None):
         print_text(table([head, *texts], left))
         return
@@ -93,8 +104,32 @@ def print_table(
     consoles.Console(file=sys.stdout, highlight=False).print(made)
 
 
+def folded(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
+    r"""Return rows whose cells have line feeds where columns must be narrower to fit a width.
+
+    The widest columns are folded first, between words, and only then within words.
+
+    Examples
+    --------
+    >>> folded([("name", "shape"), ("scene", "y=4, x=9")], 12)
+    [['name', 'shape'], ['scene', 'y=4,\nx=9']]
+    """
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    words = [max(len(word) for cell in column for word in cell.split(" ")) for column in columns]
+    room = width - 2 * (len(columns) - 1)
+    for least in (words, [min(n, _LEAST_COLUMN) for n in words]):
+        while sum(widths) > room and any(n > m for n, m in zip(widths, least, strict=True)):
+            widest = max((j for j, n in enumerate(widths) if n > least[j]), key=lambda j: widths[j])
+            widths[widest] -= 1
+    return [
+        ["\n".join(textwrap.wrap(cell, n)) or "" for cell, n in zip(row, widths, strict=True)]
+        for row in rows
+    ]
+
+
 def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), indent: str = "") -> str:
-    """Return rows as text, with each column as wide as its widest entry.
+    """Return rows as text, with each column as wide as its widest line.
 
     Examples
     --------
@@ -102,12 +137,15 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = (), indent: str =
     axis  by
     y     12
     """
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    split = [[cell.split("\n") for cell in row] for row in rows]
+    columns = zip(*split, strict=True)
+    widths = [max(len(line) for cell in column for line in cell) for column in columns]
     lines = []
-    for row in rows:
-        cells = (
-            value.ljust(width) if column in left else value.rjust(width)
-            for column, (value, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append(f"{indent}{'  '.join(cells)}".rstrip())
+    for row in split:
+        for parts in itertools.zip_longest(*row, fillvalue=""):
+            cells = (
+                value.ljust(width) if column in left else value.rjust(width)
+                for column, (value, width) in enumerate(zip(parts, widths, strict=True))
+            )
+            lines.append(f"{indent}{'  '.join(cells)}".rstrip())
     return "\n".join(lines)

@@ -31,7 +31,7 @@ class Progress:
             sys.stdout.flush()
             # An unset terminal width is 0, with which tqdm would print nothing.
             width = min(shutil.get_terminal_size().columns, 120)
-            self._bar = tqdm.tqdm(total=total, desc=what, unit=f" {unit}", ncols=width)
+            self._bar = tqdm.tqdm(total=total, desc=what, unit=f" {unit}", ncols=width, delay=1e-9)
 
     def step(self, text: str, by: int = 1) -> None:
         """Record `by` finished steps; `text` describes the result."""

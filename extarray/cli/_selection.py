@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from extarray.cli._command import WrongCall
+from extarray.common.errors import CastingError
 
 __all__ = ["parse_selection", "parse_value", "value_for"]
 
@@ -128,7 +129,7 @@ def parse_value(text: str) -> Any:
 
 
 def value_for(text: str, dtype: np.dtype[Any]) -> Any:
-    """Parse the elements of a dtype from a string; raise `WrongCall` if they do not fit."""
+    """Parse the elements of a dtype from a string; raise `CastingError` if they do not fit."""
     kind = dtype.base.kind
     value = text if kind in "USMm" and not text.lstrip().startswith("[") else parse_value(text)
     if dtype.names is not None and isinstance(value, list):
@@ -138,9 +139,9 @@ def value_for(text: str, dtype: np.dtype[Any]) -> Any:
             made = np.array(value, dtype)
             exact = kind not in "iub" or bool(np.all(np.array(value) == made))
     except (TypeError, ValueError, OverflowError) as error:
-        raise WrongCall(f"{text[:80]!r} is not a value of data type {dtype}: {error}") from None
+        raise CastingError(f"{text[:80]!r} is not a value of data type {dtype}: {error}") from None
     if not exact:
-        raise WrongCall(
+        raise CastingError(
             f"{text[:80]!r} is not a value of data type {dtype}: it would become {made}"
         )
     return made

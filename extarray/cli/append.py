@@ -307,7 +307,7 @@ def _alike(
     stack: contextlib.ExitStack,
 ) -> list[tuple[_Target, Found]]:
     """Return the arrays that grow with their new elements; refuse other meanings."""
-    way_out = "; with the extra [xarray] installed, they are converted"
+    way_out = "; with xarray installed, they are converted (pip install xarray)"
     if target.labels:
         raise VariableError(
             f"cannot append along {target.dim!r}: the labels {target.labels} are attributes, "

@@ -32,6 +32,7 @@ from extarray.cli._selection import parse_selection, parse_value, value_for
 from extarray.cli.exchange import elements_in
 from extarray.cli.look import is_folder, is_group, opened, opened_group
 from extarray.common.choices import ORDERS
+from extarray.common.errors import CastingError, DTypeError, ShapeError, VariableError
 from extarray.common.formatting import format_bytes
 from extarray.common.terminal import print_text, printable
 
@@ -88,7 +89,7 @@ def create(path: str, shape: tuple[int, ...], chunks: tuple[int, ...] | None, **
     """Create an array."""
     import extarray as xa
 
-    with wrong_calls():
+    with wrong_calls(CastingError, DTypeError, ShapeError):  # no file is read
         dtype = _dtype(given["dtype"])
         fill = given["fill"]
         # Leave out sparse=False: the default depends on the file system.
@@ -231,7 +232,7 @@ def attrs(
     missing = [name for name in names if name not in known]
     if missing:
         there = ", ".join(known) or "none"
-        raise WrongCall(f"no attribute {missing[0]!r}; the attributes are: {there}")
+        raise VariableError(f"no attribute {missing[0]!r}; the attributes are: {there}")
     shown = {name: known[name] for name in names or known}
     if as_json:
         print_json(shown)
@@ -245,7 +246,8 @@ def attrs(
 def _change(attributes: Any, changes: dict[str, Any], delete: tuple[str, ...]) -> None:
     missing = [name for name in delete if name not in attributes]
     if missing:
-        raise WrongCall(f"no attribute {missing[0]!r} to delete")
+        there = ", ".join(attributes) or "none"
+        raise VariableError(f"no attribute {missing[0]!r} to delete; the attributes are: {there}")
     if changes:
         attributes.update(changes)  # in one commit
     for name in delete:

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["check"]
+
+# The beginning of lines of a report about what was not examined.
+_UNSEEN = "not checked"
 
 
 @command(
@@ -94,6 +98,7 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
         raise MissingError(errno.ENOENT, "no array in this folder", str(folder))
     n_fine = 0
     told: list[Any] = []
+    unseen: Counter[str] = Counter()
     done = [*remove_left_folders(left), *remove_left_files(files)] if repair else []
     rest = [told_of(path) for path in left if os.path.lexists(path)]
     rest += [told_of_file(path) for path in files if os.path.lexists(path)]
@@ -113,11 +118,16 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
             continue
         told.append(_told(report))
         if not as_json:
-            print_text(str(report))
+            lines = str(report).split("\n")
+            print_text("\n".join(line for line in lines if not line.startswith(_UNSEEN)))
+            unseen.update(line for line in lines if line.startswith(_UNSEEN))
         n_fine += _is_fine(report)
     if as_json:
         print_json(told)
     else:
+        for line, n in unseen.items():  # once, not for each array
+            arrays = f"{n} array{'s' * (n > 1)}"
+            print_text(f"{_UNSEEN} in {arrays}{line.removeprefix(_UNSEEN)}")
         print_text(printable(f"{folder}: {n_fine} of {len(found)} arrays without errors"))
     return 0 if n_fine == len(found) else 1
 

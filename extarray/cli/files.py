@@ -118,7 +118,7 @@ def _packed(group: Any) -> list[_Entry]:
     return sorted(found, key=lambda entry: entry.name)
 
 
-_HEAD = ("name", "shape", "data type", "chunks", "segments", "elements", "on disk")
+_HEAD = ("name", "shape", "dtype", "chunks", "segments", "elements", "on disk")
 
 
 def _row(entry: _Entry) -> tuple[str, ...]:
@@ -144,9 +144,10 @@ def _row(entry: _Entry) -> tuple[str, ...]:
 @command(
     "ls",
     "list the arrays of a folder",
-    array_path(required=False, default="."),
+    array_path(metavar="[PATH]", required=False, default="."),
     JSON,
-    details="Exit status: 1 if an array in the folder cannot be opened.",
+    details="PATH is the present folder by default.\n\nExit status: 1 if an array in the folder "
+    "cannot be opened.",
 )
 def ls(path: str, as_json: bool) -> int:
     """List a folder, or one array."""
@@ -161,9 +162,10 @@ def ls(path: str, as_json: bool) -> int:
 @command(
     "tree",
     "list the arrays of a folder and its subfolders as a tree",
-    array_path(required=False, default="."),
+    array_path(metavar="[PATH]", required=False, default="."),
     JSON,
-    details="Folders without arrays are left out.  Links to folders are not followed.",
+    details="PATH is the present folder by default.  Folders without arrays are left out.  Links "
+    "to folders are not followed.",
 )
 def tree(path: str, as_json: bool) -> int:
     """Draw the tree of a folder."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from extarray.cli._alone import print_info
 from extarray.cli._command import (
     JSON,
     argument,
@@ -84,12 +85,8 @@ def opened(path: str) -> Any:
 )
 def info(path: str, as_json: bool) -> None:
     """Print the table of `ExtArray.info`."""
-    with opened(path) as a:
-        facts = a.info()
-    if as_json:
-        print_json(facts)
-    else:
-        print_text(str(facts))
+    with wrong_calls():
+        print_info(path, as_json)
 
 
 # -- elements ------------------------------------------------------------------------------------
@@ -134,9 +131,8 @@ def _edges(view: Any) -> Any:
     "dump",
     "print an array as text, in the layout of ncdump",
     array_path(),
-    flag("-h --header", "leave out the elements"),
+    flag("--header", "leave out the elements"),
     details="Prints axes, data type, attributes and elements.",
-    context_settings={"help_option_names": ["--help"]},
 )
 def dump(path: str, header: bool) -> None:
     """Print the header, and the elements in bounded memory."""

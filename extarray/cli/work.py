@@ -15,7 +15,7 @@ from extarray.cli._command import (
     COMPRESSION,
     JSON,
     SPARSE,
-    WrongCall,
+    argument,
     array_path,
     axis_of,
     choice,
@@ -31,8 +31,9 @@ from extarray.cli._command import (
 )
 from extarray.cli._output import print_json, print_table
 from extarray.cli.look import opened
-from extarray.common.arguments import parse_bytes
+from extarray.common.arguments import as_axis, parse_bytes
 from extarray.common.choices import ORDERS
+from extarray.common.errors import DTypeError
 from extarray.common.formatting import format_bytes
 from extarray.common.terminal import print_text
 
@@ -81,7 +82,7 @@ def rechunk(
     import extarray as xa
 
     shape = chunks[0] if chunks is not None and len(chunks) == 1 else chunks
-    with wrong_calls():
+    with wrong_calls(DTypeError):
         if plan:
             print_text(repr(xa.rechunk_plan(source, chunks=shape, **given)))
             return
@@ -156,11 +157,7 @@ def advise(
     import extarray as xa
 
     with opened(path) as a, wrong_calls():
-        dims = a.dims or ()
-        unknown = [name for name in grow if isinstance(name, str) and name not in dims]
-        if unknown:
-            raise WrongCall(f"no axis {unknown[0]!r}; the axes are: {', '.join(dims) or 'unnamed'}")
-        axes = [dims.index(name) if isinstance(name, str) else name for name in grow]
+        axes = [as_axis(name, a.ndim, a) for name in grow]
         access = read or [(("plane", j), 1) for j in range(a.ndim)]
         advice = xa.advise_chunks(a.shape, a.dtype, access, axes, block_bytes, measure)
         present = a.chunks
@@ -184,7 +181,7 @@ def advise(
 @command(
     "bench",
     "measure the speed of reads, writes and appends in a folder",
-    click.Argument(["folder"], type=click.Path(exists=True, file_okay=False), default="."),
+    argument("folder", "[FOLDER]", required=False, default="."),
     option("--size", "BYTES", "size of the array (default: 64 MiB)", default="64 MiB"),
     option(
         "--repeat",
@@ -194,8 +191,8 @@ def advise(
         default=3,
     ),
     JSON,
-    details="Each result is compared with a NumPy memory map of a fixed-size file.  The files are "
-    "read from the page cache, and removed at the end.",
+    details="FOLDER is the present one by default.  Each result is compared with a NumPy memory "
+    "map of a fixed-size file.  The files are read from the page cache, and removed at the end.",
 )
 def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
     """Measure in a temporary folder."""
@@ -223,6 +220,7 @@ def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
         ],
         left=(0,),
     )
+    print_text("ratio: time of the memory map / time of extarray; above 1, extarray is faster")
 
 
 def _measure(place: str, side: int, repeat: int) -> list[tuple[str, int, float, float | None]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from extarray.common.arguments import as_int
 from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.common.hints import hint
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -176,8 +177,8 @@ class Codec:
             if len(compression) == 1:
                 return cls.parse(compression[0])
             raise ArgumentError(
-                f"one codec compresses chunks, but {len(compression)} are given; a filter is an "
-                "option of extarray.Codec"
+                f"one codec compresses chunks, but {len(compression)} are given; "
+                + hint("a filter is an option of extarray.Codec", "write NAME:LEVEL:FILTER")
             )
         if hasattr(compression, "filter_id") and hasattr(compression, "filter_options"):
             return cls._of_hdf5(compression.filter_id, tuple(compression.filter_options))
@@ -298,4 +299,5 @@ def registered() -> dict[str, EntryPoint]:
 
 def _possible() -> str:
     names = ", ".join(map(repr, (_AUTO, *_IDS, *sorted(registered()))))
-    return f"possible are {names}, and extarray.Codec(name, level, filter)"
+    how = hint("extarray.Codec(name, level, filter)", "NAME:LEVEL:FILTER")
+    return f"possible are {names}, and {how}"

@@ -6,6 +6,8 @@ From the top down; each module uses only modules below it:
     Progress of long work: on the terminal, in a notebook, or passed to the user's function.
 ``extras``
     Optional packages, all imported through one function where they are used.
+``calls``
+    Calls of public functions: keywords of other libraries, and tracebacks without our own frames.
 ``forks``
     Open arrays in a forked child.
 ``lazy``
@@ -22,6 +24,8 @@ From the top down; each module uses only modules below it:
     functions, and NumPy itself checks numbers.)
 ``formatting``
     Facts as text: sizes, attributes, fill values, and a dict that prints as a table.
+``hints``
+    Advice in messages: for programs, or for the shell while a command runs.
 ``on_error``
     Blocks that are undone if they raise.
 ``waiting``

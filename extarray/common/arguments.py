@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
+from extarray.common.hints import hint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +111,8 @@ def axis_named(name: str, dims: Sequence[str] | None) -> int:
     """
     if dims is None:
         raise ArgumentTypeError(
-            f"axis must be an int, not {name!r}: the axes are unnamed; name them with a.dims = "
-            "(...)"
+            f"axis must be an int, not {name!r}: the axes are unnamed; name them with "
+            + hint("a.dims = (...)", "extarray attrs PATH 'dims=[\"NAME\", ...]'")
         )
     if name not in dims:
         raise AxisError(f"no axis is named {str(name)!r}; the axes are {tuple(dims)}")

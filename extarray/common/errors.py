@@ -267,7 +267,17 @@ def storage_error(error: OSError, what: str, path: object) -> StorageError:
 
 
 class MissingExtraError(ExtArrayError, ImportError):
-    """An optional package is not installed."""
+    """An optional package is not installed.
+
+    Attributes
+    ----------
+    name : str or None
+        The package.
+    extra : str or None
+        The extra of extarray that installs it, such as "plot".
+    """
+
+    extra: str | None = None
 
 
 # Tracebacks and pickles name the module that programs import them from.

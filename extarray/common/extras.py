@@ -1,7 +1,7 @@
 """Optional packages, all imported through one function where they are used.
 
-The core needs NumPy alone.  An error for a missing package names the extra that installs it, by a
-command that works in a clone, as long as no package index has extarray.
+The core needs NumPy alone.  An error for a missing package has the command that installs this
+package, and not extarray again with an extra, which would compile it anew.
 """
 
 from __future__ import annotations
@@ -14,28 +14,34 @@ from extarray.common.errors import MissingExtraError
 __all__ = ["command_for", "missing", "require"]
 
 
-def command_for(extra: str) -> str:
-    """Return the command that installs an extra of extarray, and where to run it.
+# Packages that are of use with others alone, by names of modules.
+_TOGETHER = {"mpi4py": ("mpi4py", "mpich"), "backports": ("backports.zstd",)}
 
-    >>> command_for("plot")
-    'pip install ".[plot]", in a clone of extarray'
+
+def command_for(*packages: str) -> str:
+    """Return the command that installs packages.
+
+    >>> command_for("mpi4py", "mpich")
+    'pip install mpi4py mpich'
     """
-    return f'pip install ".[{extra}]", in a clone of extarray'
+    return f"pip install {' '.join(packages)}"
 
 
 def missing(package: str, extra: str, purpose: str = "this") -> MissingExtraError:
-    """Return the error for a package that is not installed, ready to raise; `name` is the package.
+    """Return the error for a package that is not installed, ready to raise.
 
-    `extra` is the extra of extarray that installs it; `purpose`, which needs it, begins the
-    message.
+    `purpose`, which needs it, begins the message.  `package` and `extra`, the extra of extarray
+    that installs it, become attributes: `name` and `extra`.
     """
-    error = MissingExtraError(f"{purpose} needs '{package}'; install it with: {command_for(extra)}")
+    how = command_for(*_TOGETHER.get(package.partition(".")[0], (package,)))
+    error = MissingExtraError(f"{purpose} needs '{package}'; install it with: {how}")
     error.name = package
+    error.extra = extra
     return error
 
 
 def require(module: str, extra: str, purpose: str = "this") -> ModuleType:
-    """Import an optional module, or say which extra installs it; see `missing`.
+    """Import an optional module, or say how to install it; see `missing`.
 
     An installed package that fails to import raises its own error: installing it again would not
     help.
@@ -48,7 +54,7 @@ def require(module: str, extra: str, purpose: str = "this") -> ModuleType:
     Traceback (most recent call last):
     ...
     extarray.errors.MissingExtraError: the growth map needs 'no_such_package'; install it with: \
-pip install ".[plot]", in a clone of extarray
+pip install no_such_package
     """
     package = module.partition(".")[0]
     try:

@@ -148,10 +148,11 @@ def format_attrs(facts: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-# Two lines on the file of raw chunks where others are frozen.
+# On the file of raw chunks where others are frozen, in lines of a table that fits 80 columns.
 _HOLES = (
-    "the .xta file is long and hollow: `extarray copy`, `extarray pack`, `cp` of GNU and",
-    "`tar -S` keep its holes; other programs may fill them",
+    "the .xta file is long and hollow: `extarray copy`,",
+    "`extarray pack`, `cp` of GNU and `tar -S` keep its holes;",
+    "other programs may fill them",
 )
 
 
@@ -204,7 +205,7 @@ class Info(dict[str, Any]):
                 text = printable(str(value))
             rows.append((key.replace("_", " "), text))
         if self.get("frozen_chunks") and self["path"] is not None:
-            rows += zip(("note", ""), _HOLES, strict=True)
+            rows += zip(("note", "", ""), _HOLES, strict=True)
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
 

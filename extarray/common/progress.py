@@ -106,9 +106,13 @@ class Progress:
                 initial=self._first,
                 leave=False,
                 mininterval=0,
+                delay=1e-9,  # show it with the first update, which has a rate
                 # An unset terminal width is 0, with which tqdm would print nothing.
                 ncols=None if _has_notebook() else min(shutil.get_terminal_size().columns, 120),
             )
+            elapsed = time.monotonic() - self._begun  # the work is older than the bar
+            self._bar.start_t -= elapsed
+            self._bar.last_print_t -= elapsed
             self._bar.update(self.done - self._bar.n)
 
     def _attempt(self, action: Callable[[], object]) -> None:
@@ -119,13 +123,11 @@ class Progress:
             self._shown = False
 
     def _show_line(self, now: float) -> None:
-        # Neither the clock nor the work may have moved.
-        speed = max(1.0, (self.done - self._first) / max(now - self._begun, 1e-6))
-        left = round((self._total - self.done) / speed)
-        text = (
-            f"{self._what}: {self.done / self._total:.0%} of {format_bytes(self._total)}, "
-            f"{format_bytes(int(speed))}/s, {left // 60}:{left % 60:02} left"
-        )
+        text = f"{self._what}: {self.done / self._total:.0%} of {format_bytes(self._total)}"
+        moved, elapsed = self.done - self._first, now - self._begun
+        if moved > 0 and elapsed > 0:
+            left = round((self._total - self.done) * elapsed / moved)
+            text += f", {format_bytes(int(moved / elapsed))}/s, {left // 60}:{left % 60:02} left"
         self._width = max(self._width, len(text))
         self._print(text)
 

@@ -19,7 +19,7 @@ from extarray.common.errors import (
     MissingError,
 )
 from extarray.fetched.metadata import Content, Words, read_content
-from extarray.fetched.paths import NOT_THERE, WHY_READ_ONLY
+from extarray.fetched.paths import NOT_THERE, why_read_only
 from extarray.format.constants import HOLDER_BYTES, LIVE_SLOTS, SEAL_BYTES
 from extarray.format.suffixes import DATA, METADATA
 from extarray.remote.objects import Counts, RemoteObject
@@ -49,10 +49,14 @@ class RemotePair(Pair):
     """A pair of files elsewhere: the shadows of both, and the present state."""
 
     path: RemotePath  # type: ignore[assignment]
-    why_read_only = WHY_READ_ONLY
 
     def __init__(self, path: RemotePath) -> None:
         super().__init__(path, (f"{path}{METADATA}", f"{path}{DATA}"))  # type: ignore[arg-type]
+
+    @property
+    def why_read_only(self) -> str:  # type: ignore[override]
+        """Why nobody can write to it, and what to do instead."""
+        return why_read_only()
 
     @property
     def absolute(self) -> str:

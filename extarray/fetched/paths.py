@@ -14,6 +14,7 @@ from extarray.common.errors import (
     MissingError,
     ReadOnlyError,
 )
+from extarray.common.hints import hint
 from extarray.format.suffixes import PACKED, PAIR, without_suffix
 from extarray.remote.locations import Location, is_url
 from extarray.remote.obstores import OF_SCHEME
@@ -26,22 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOT_THERE",
-    "WHY_READ_ONLY",
     "RemotePath",
     "as_path",
     "check_options",
     "local_or_remote",
     "refuse_writing",
+    "why_read_only",
 ]
 
 #: Errors for an object that may not exist: a bucket that may not be listed denies access to it.
 NOT_THERE = (MissingError, AccessError)
-
-#: What is told to those who want to write.
-WHY_READ_ONLY = (
-    "arrays on servers and in buckets can only be read; copy it to a file with "
-    "extarray.open(url).copy(path), change that, and upload it"
-)
 
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/?#]+)(?P<path>[^?#]*)(?P<end>.*)", re.DOTALL
@@ -264,6 +259,15 @@ def check_options(path: RemotePath, timeout: float | None) -> None:
         )
 
 
+def why_read_only() -> str:
+    """Say why nobody can write to an array elsewhere, and what to do instead."""
+    how = hint("extarray.open(url).copy(path)", "extarray copy URL PATH")
+    return (
+        f"arrays on servers and in buckets can only be read; copy it to a file with {how}, change "
+        "that, and upload it"
+    )
+
+
 def refuse_writing(path: object, what: str = "open '{}' for writing") -> ReadOnlyError:
     """Return the error for a change of what lies on a server or in a bucket."""
-    return ReadOnlyError(f"cannot {what.replace('{}', str(path), 1)}: {WHY_READ_ONLY}")
+    return ReadOnlyError(f"cannot {what.replace('{}', str(path), 1)}: {why_read_only()}")

@@ -32,6 +32,7 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.forks import in_children
+from extarray.common.hints import hint
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.fetched.blobs import InBlobs
@@ -276,7 +277,10 @@ class RemoteStore(PairReader):
         raise MissingError(
             errno.ENOENT,
             f"no array '{path}': there is no '{path.name}.xmd', and no packed file of this name; "
-            f"open a folder of arrays with extarray.open_group('{path}')",
+            + hint(
+                f"open a folder of arrays with extarray.open_group('{path}')",
+                "extarray tree lists a folder of arrays",
+            ),
             error.filename,
         )
 

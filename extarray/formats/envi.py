@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.common.arguments import check_choice, check_flag
+from extarray.common.calls import public
 from extarray.common.errors import DTypeError, FormatError, MissingError, ShapeError
+from extarray.common.hints import hint
 from extarray.common.system import remove, replace
 from extarray.format.missing import as_element
 from extarray.format.places import OF_IMAGE, PER_BAND, plane
@@ -65,6 +67,7 @@ _LAST_LINE = re.compile(r"\}\s*(;.*)?$")
 _SUFFIXES = (".img", ".dat", ".raw", ".bin", ".bsq", ".bil", ".bip", ".sli")
 
 
+@public
 def from_envi(
     file: str | PathLike[str],
     *,
@@ -441,7 +444,7 @@ def _header(given: Description, interleave: str, lost: list[str]) -> str:
     if code is None:
         raise DTypeError(
             f"ENVI does not support elements of {given.dtype}; convert them to one of "
-            f"{', '.join(sorted(codes))} with a.astype"
+            f"{', '.join(sorted(codes))} {hint('with a.astype', 'with extarray rechunk --dtype')}"
         )
     lines, samples, bands = (*given.shape, 1)[:3]
     said: dict[str, Any] = {

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.arguments import check_flag
+from extarray.common.calls import public
 from extarray.common.errors import ArgumentTypeError, DTypeError, ExistsError, FormatError
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.format.missing import as_element
 from extarray.formats.description import Description, Packing
 from extarray.formats.elements import flat_file, mapped, part_of
@@ -48,6 +50,7 @@ _STRUCTURE = frozenset(
 _PACKING = ("BSCALE", "BZERO", "BLANK")
 
 
+@public
 def from_fits(
     file: str | PathLike[str],
     hdu: int | str | None = None,
@@ -424,7 +427,7 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
         return dtype.newbyteorder(">")
     raise DTypeError(
         f"FITS does not support elements of {dtype}; convert them to integers or floats of 4 or 8 "
-        "bytes with a.astype"
+        f"bytes {hint('with a.astype', 'with extarray rechunk --dtype')}"
     )
 
 

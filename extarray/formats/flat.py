@@ -17,6 +17,7 @@ import numpy as np
 
 from extarray.array.creation import filled
 from extarray.common.arguments import as_int, check_choice, check_flag
+from extarray.common.calls import public
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -73,6 +74,7 @@ _TITLE = "NumPy .npy"
 _MAX_HEADER = 1 << 20
 
 
+@public
 def from_npy(
     file: str | PathLike[str],
     *,
@@ -309,6 +311,7 @@ NPY = Format("npy", _TITLE, (".npy",), _source, _sink)
 _NPZ = "NumPy .npz"
 
 
+@public
 def from_npz(
     file: str | PathLike[str],
     name: str | None = None,
@@ -579,6 +582,7 @@ NPZ = Format("npz", _NPZ, (".npz",), _npz_source, _npz_sink, part="an array", na
 _RAW = "raw elements"
 
 
+@public
 def from_raw(
     file: str | PathLike[str],
     shape: Shape,
@@ -778,6 +782,7 @@ RAW = Format("raw", _RAW, (".raw", ".bin", ".dat"), _raw_source, _raw_sink)
 # -- as numpy.fromfile ---------------------------------------------------------------------------
 
 
+@public
 def fromfile(
     file: str | PathLike[str] | IO[Any],
     dtype: DTypeLike = float,

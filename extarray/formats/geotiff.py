@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.arguments import check_flag
+from extarray.common.calls import public
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, DTypeError, FormatError, ShapeError
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.common.system import physical_bytes
 from extarray.format.missing import as_element
 from extarray.format.places import Line, affine, plane
@@ -67,6 +69,7 @@ _MOST_TAGS = 4096
 _DERIVED = frozenset(["IMAGE_STRUCTURE", "DERIVED_SUBDATASETS", "SUBDATASETS"])
 
 
+@public
 def from_geotiff(
     file: str | PathLike[str],
     *,
@@ -292,9 +295,13 @@ def _source(file: Any, name: Any = None) -> Iterator[Source]:
             if pages > 1:
                 raise FormatError(
                     f"{where!r} has {pages} pages, but only GeoTIFF files with one page can be "
-                    "read; extarray.from_tiff reads all pages, without their places; or read one "
-                    f"of them with rasterio.open('GTIFF_DIR:1:{where}'), and make an array with "
-                    "extarray.from_array"
+                    "read; "
+                    + hint(
+                        "extarray.from_tiff reads all pages, without their places; or read one of "
+                        f"them with rasterio.open('GTIFF_DIR:1:{where}'), and make an array with "
+                        "extarray.from_array",
+                        "extarray import --format tiff reads all pages, without their places",
+                    )
                 )
             _check_length(where, dataset)
             given, lost = _described(dataset, _exact_nodata(where, dataset))
@@ -465,7 +472,7 @@ def _sink(
     if kind.names is not None or kind.isbuiltin == 2 or kind.str[1:] not in _KINDS:
         raise DTypeError(
             f"GeoTIFF does not support elements of {kind}; convert them to one of "
-            f"{', '.join(sorted(_KINDS))} with a.astype"
+            f"{', '.join(sorted(_KINDS))} {hint('with a.astype', 'with extarray rechunk --dtype')}"
         )
     lost: list[str] = []
     with beside(where, overwrite) as fresh, contextlib.ExitStack() as stack:

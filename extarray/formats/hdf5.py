@@ -15,6 +15,7 @@ import numpy as np
 
 from extarray.array.folders import Group
 from extarray.common.arguments import check_flag
+from extarray.common.calls import public
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
 from extarray.common.extras import require
@@ -95,6 +96,7 @@ _TITLE = "HDF5"
 _INSTEAD = " (to a file that is open, with h5py.File(..., 'r+'), it is written in place)"
 
 
+@public
 def from_hdf5(
     file: Any,
     name: str | None = None,

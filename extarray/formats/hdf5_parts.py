@@ -18,6 +18,7 @@ from extarray.array.h5py_compat import is_sparse
 from extarray.codecs.codec import Codec
 from extarray.common.errors import CastingError, DTypeError, FormatError
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.format.constants import LIMIT
 from extarray.format.dtypes import decode_dtype, encode_dtype
 from extarray.formats.description import Coordinate, many_labels, of_coordinate
@@ -191,7 +192,7 @@ def plain_dtype(h5py: Any, dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
         if h5py.check_string_dtype(dtype) is not None:
             raise DTypeError(
                 f"{where} has strings of variable length, which lie elsewhere in the file; make an "
-                "array of them by extarray.from_hdf5"
+                f"array of them by {hint('extarray.from_hdf5', 'extarray import')}"
             )
         if h5py.check_ref_dtype(dtype) is not None:
             raise DTypeError(

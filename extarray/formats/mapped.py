@@ -11,6 +11,7 @@ import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.common.arguments import check_flag, check_progress
+from extarray.common.calls import public
 from extarray.common.errors import ClosedError, LossyWarning
 from extarray.common.progress import Progress
 from extarray.format.values import to_json
@@ -166,6 +167,7 @@ class MappedArray(ExtArray):
         return self._binding.write_back(self, replace, check_progress(progress))
 
 
+@public
 def map_hdf5(
     dataset: Any,
     name: str | None = None,
@@ -260,6 +262,7 @@ def map_hdf5(
     )
 
 
+@public
 def map_netcdf(
     file: Any,
     variable: str | None = None,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.common.arguments import check_choice, check_flag
+from extarray.common.calls import public
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -28,6 +29,7 @@ from extarray.common.errors import (
     LimitError,
 )
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.formats.description import Description
 from extarray.formats.elements import part_of
 from extarray.formats.files import (
@@ -89,6 +91,7 @@ _HEAD, _WORKSPACE = 128, "__function_workspace__"
 _USERBLOCK = 512
 
 
+@public
 def from_mat(
     file: str | PathLike[str],
     variable: str | None = None,
@@ -558,7 +561,8 @@ def _sink(
     if kind.names is not None or kind.isbuiltin == 2 or kind.str[1:] not in known:
         raise DTypeError(
             f"MATLAB does not support elements of {given.dtype}; convert them to integers, or "
-            "real or complex numbers of single or double precision, with a.astype"
+            "real or complex numbers of single or double precision, "
+            + hint("with a.astype", "with extarray rechunk --dtype")
         )
     is_large = given.nbytes > _MOST - (1 << 16)
     if os.path.lexists(where):

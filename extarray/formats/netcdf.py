@@ -16,6 +16,7 @@ import numpy as np
 from extarray.array.folders import Group
 from extarray.common import system
 from extarray.common.arguments import check_choice, check_flag
+from extarray.common.calls import public
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -116,6 +117,7 @@ MODELS = (
 )
 
 
+@public
 def from_netcdf(
     file: Any,
     variable: str | None = None,

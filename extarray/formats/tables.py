@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.arguments import check_flag
+from extarray.common.calls import public
 from extarray.common.errors import ArgumentError, ArgumentTypeError, FormatError
 from extarray.formats.description import Description
 from extarray.formats.files import file_name, of_library, unknown_part
@@ -53,6 +54,7 @@ _LONGEST = 400
 _ROWS = 1 << 13
 
 
+@public
 def from_csv(
     file: str | PathLike[str],
     column: str | None = None,

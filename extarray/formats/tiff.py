@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.arguments import check_flag
+from extarray.common.calls import public
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.formats.description import Description
 from extarray.formats.files import beside, target_name
 from extarray.formats.tiff_pages import codec_error, names_of_series, source_of_series
@@ -60,6 +62,7 @@ _OWN = frozenset(
 _STORED = frozenset(["tile", "compression", "predictor", "rowsperstrip", "bitspersample"])
 
 
+@public
 def from_tiff(
     file: str | PathLike[str],
     series: int | str | None = None,
@@ -428,8 +431,12 @@ def _check_order(given: Description, layout: Layout) -> None:
     long = [axis for axis in layout.order if given.shape[axis] > 1]
     if long != sorted(long):
         raise ArgumentError(
-            f"compression, tiles and elements of one bit need the axes in the file's order: write "
-            f"np.transpose(a, {layout.order})"
+            "compression, tiles and elements of one bit need the axes in the file's order: "
+            + hint(
+                f"write np.transpose(a, {layout.order})",
+                "make such an array with extarray rechunk --axes "
+                + ",".join(map(str, layout.order)),
+            )
         )
 
 

@@ -16,6 +16,7 @@ from xml.etree.ElementTree import Element, fromstring
 import numpy as np
 
 from extarray.common.errors import ArgumentError, DTypeError, ShapeError
+from extarray.common.hints import hint
 from extarray.formats.description import MOST_LABELS, Coordinate
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def layout_of(given: Description, dialect: Dialect) -> Layout:
     if dtype.names is not None or dtype.isbuiltin == 2 or dtype.newbyteorder("=") not in known:
         raise DTypeError(
             f"{title} does not support elements of {dtype}; convert them to one of "
-            f"{', '.join(map(str, known))} with a.astype"
+            f"{', '.join(map(str, known))} {hint('with a.astype', 'with extarray rechunk --dtype')}"
         )
     letters = _letters(given, dialect)
     for letter in set(letters) - {"Q"}:

@@ -20,6 +20,7 @@ from extarray.codecs.codec import Codec
 from extarray.codecs.zarr import LEVELS
 from extarray.common import system
 from extarray.common.arguments import check_flag
+from extarray.common.calls import public
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, DTypeError, ExistsError
 from extarray.common.extras import require
@@ -64,6 +65,7 @@ _DIMENSIONS = "_ARRAY_DIMENSIONS"
 _MISSING = "_FillValue"
 
 
+@public
 def from_zarr(
     store: Any,
     name: str | None = None,

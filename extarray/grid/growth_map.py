@@ -15,6 +15,7 @@ import numpy as np
 
 from extarray.common.arguments import axis_named
 from extarray.common.errors import ArgumentError
+from extarray.common.hints import hint
 from extarray.common.terminal import printable
 from extarray.grid.address_runs import segment_boxes
 
@@ -425,7 +426,7 @@ def planes_of(
     if not free or len(free) > 3:
         raise ArgumentError(
             f"cannot draw {len(free)} axes of the grid {grid}: a growth map shows 1 to 3; "
-            "hold axes at one chunk index with at={axis: index}"
+            f"hold axes at one chunk index with {hint('at={axis: index}', '--at AXIS=INDEX')}"
         )
     if 0 in grid:
         raise ArgumentError(f"cannot draw the grid {grid}: it has no chunks; grow the array first")
@@ -434,14 +435,16 @@ def planes_of(
     if count > _MOST_PANELS:
         raise ArgumentError(
             f"axis {across} has {count} chunk indices, but at most {_MOST_PANELS} panels are "
-            f"drawn; choose another axis, or one index with at={{{across}: index}}"
+            f"drawn; choose another axis, or one index with "
+            + hint(f"at={{{across}: index}}", f"--at {across}=INDEX")
         )
     *above, last = (j for j in free if j != across)
     height = grid[above[0]] if above else 1
     if height * grid[last] > _MOST_CHUNKS:
         raise ArgumentError(
             f"cannot draw {height} x {grid[last]} chunks of the grid {grid}: at most "
-            f"{_MOST_CHUNKS} are drawn; hold an axis at one chunk index with at={{axis: index}}"
+            f"{_MOST_CHUNKS} are drawn; hold an axis at one chunk index with "
+            + hint("at={axis: index}", "--at AXIS=INDEX")
         )
     bounds = grid_bounds(a)
     planes = []

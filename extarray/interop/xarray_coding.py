@@ -22,6 +22,7 @@ from extarray.array.growth import text_length, wider_dtype
 from extarray.common.config import config
 from extarray.common.errors import CastingError
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.interop.xarray_store import of_dtype
 from extarray.interop.xarray_tasks import is_late
 
@@ -447,6 +448,9 @@ class Coding:
 
     def _way_out(self, given: np.dtype[Any]) -> str:
         """Return advice for values of a dtype that do not fit."""
+        return hint(self._way_out_by_python(given), "convert the values first")
+
+    def _way_out_by_python(self, given: np.dtype[Any]) -> str:
         if self.is_new:
             return f"give another encoding={{{self.name!r}: {{...}}}}"
         if self._has_times(given.kind):

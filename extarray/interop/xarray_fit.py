@@ -11,6 +11,7 @@ import numpy as np
 
 from extarray.common.errors import ArgumentError, ShapeError, VariableError
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.interop.xarray_coding import Coding, boxes
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def check_attrs(
         if key in new and key in stored and not _equal(new[key], stored[key]):
             raise ArgumentError(
                 f"cannot write {name!r}: its attribute {key!r} is {new[key]!r}, but that of the "
-                f"array is {stored[key]!r}; convert the values, or give combine_attrs='override' "
-                "to write them unchanged"
+                f"array is {stored[key]!r}; convert the values"
+                + hint(", or give combine_attrs='override' to write them unchanged", " first")
             )
 
 
@@ -118,8 +119,11 @@ def check_labels(dim: str, new: Any, stored: Any, coding: Coding) -> None:
 
 def _repeated(dim: str, label: Any, how: str) -> ArgumentError:
     return ArgumentError(
-        f"cannot append along {dim!r}: the label {label} {how}; leave it out, overwrite it with "
-        "region='auto', or give verify_integrity=False to append it again"
+        f"cannot append along {dim!r}: the label {label} {how}; leave it out"
+        + hint(
+            ", overwrite it with region='auto', or give verify_integrity=False to append it again",
+            "",
+        )
     )
 
 

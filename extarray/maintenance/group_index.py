@@ -15,6 +15,7 @@ from extarray.common.errors import (
     MissingError,
     ResultError,
 )
+from extarray.common.hints import hint
 from extarray.fetched.packs import TAIL_BYTES, RemotePack
 from extarray.fetched.paths import NOT_THERE, local_or_remote, refuse_writing
 from extarray.format.index import INDEX_NAME, Index, decode_index, encode_index
@@ -169,8 +170,12 @@ class InIndex:
         """Say why a listed array may be missing."""
         return (
             f"the index of the group '{self.root}' lists {key!r}, which is not there: the index is "
-            "outdated; write it anew with extarray.index_group(folder), and upload it"
+            f"outdated; write it anew with {_how_to_index()}, and upload it"
         )
+
+
+def _how_to_index() -> str:
+    return hint("extarray.index_group(folder)", "extarray index FOLDER")
 
 
 def group_at(path: RemotePath) -> InRemotePack | InIndex:
@@ -189,7 +194,7 @@ def group_at(path: RemotePath) -> InRemotePack | InIndex:
             raise MissingError(
                 errno.ENOENT,
                 f"no group '{path}': it is no packed file, and has no index; write one with "
-                "extarray.index_group(folder), and upload it with the arrays",
+                f"{_how_to_index()}, and upload it with the arrays",
                 missing.filename,
             ) from None
     else:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.common.errors import ChecksumError, CorruptError
+from extarray.common.hints import hint
 from extarray.common.progress import Progress
 from extarray.common.system import NO_WAIT
 from extarray.format.blobs import FILE_HEAD_BYTES
@@ -306,7 +307,9 @@ class Survey(MetadataSurvey):
                 self.pair.names[DATA],
                 min(unvouched.first_byte, self.data_bytes),
                 "warning",
-                f"{remedy}; opening it with mode='r+' marks it as complete",
+                f"{remedy}; "
+                + hint("opening it with mode='r+'", "the next command that changes it")
+                + " marks it as complete",
                 tuple(unvouched.boxes[:_MOST_BOXES]),
             )
         )
@@ -385,7 +388,8 @@ class Survey(MetadataSurvey):
             if self.header.has_blobs and not self.looked:
                 return ["elements; extarray check --data compares frozen chunks with checksums"]
             which = "elements of raw chunks" if self.header.has_blobs else "elements"
-            return [f"{which}: the array has no checksums; copy it with checksum=True"]
+            how = hint("a.copy(path, checksum=True)", "extarray copy --checksum")
+            return [f"{which}: the array has no checksums; {how} makes a copy that has some"]
         if self.looked:
             return [] if self.kinds else ["elements: some of them could not be compared"]
         return ["elements; extarray check --data compares them with their checksums"]
@@ -398,18 +402,7 @@ class Survey(MetadataSurvey):
             return
         if header.has_blobs and not self._look_at_blobs(header, state):
             return
-        if not header.checksum:
-            if self.compared:
-                return
-            which = "those of raw chunks" if header.has_blobs else "its elements"
-            self.note(
-                "sums",
-                f"the array has no checksums: {which} are not checked",
-                None,
-                "copy it with checksum=True",
-            )
-            return
-        if self.sums is None:
+        if not header.checksum or self.sums is None:
             return
         there = min(state.data_bytes, self.data_bytes)
         n_chunks = chunks_before(there, header.chunk_bytes)

@@ -35,6 +35,7 @@ from extarray.common.errors import (
     MissingError,
     StorageError,
 )
+from extarray.common.hints import hint
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress
 from extarray.common.system import name_nameless, open_nameless, problem_of_name, remove, sync_file
@@ -402,10 +403,14 @@ class _Sums:
         )
         wrong = comparison.run(self._n_chunks, None)
         if wrong.size and not comparison.in_doubt:
+            how = hint(
+                "find its elements with extarray.check, or pack it unverified with verify='never'",
+                "find its elements with extarray check --data, or set EXTARRAY_VERIFY=never to "
+                "pack it unverified",
+            )
             error = ChecksumError(
                 f"cannot pack '{now.path}': chunk {wrong[0]} does not match its checksum: it is "
-                "damaged; find its elements with extarray.check, or pack it unverified with "
-                "verify='never'"
+                f"damaged; {how}"
             )
             error.chunk = int(wrong[0])
             raise error
@@ -459,7 +464,8 @@ def check_packed(packed: Packed, path: Path, data: bool, progress: Reported) -> 
     for name in packed.blobs if data else ():
         if is_asked(name):
             problems += _damaged_chunks(packed, name)
-    unseen = [] if data else [f"chunks in '{packed.path}': extarray.check(path, data=True)"]
+    how = hint("extarray.check(path, data=True)", "extarray check --data")
+    unseen = [] if data else [f"chunks in '{packed.path}'; {how} reads them"]
     return Report(path, problems, unseen=unseen)
 
 

@@ -76,13 +76,13 @@ def library() -> Any:
         MPI = require("mpi4py.MPI", "mpi", "a communicator")
     except RuntimeError as error:  # mpi4py found no library
         raise MissingExtraError(
-            f"mpi4py cannot find an MPI library ({error}); install one with: {command_for('mpi')}"
+            f"mpi4py cannot find an MPI library ({error}); install one with: {command_for('mpich')}"
         ) from None
     vendor, version = MPI.get_vendor()
     if vendor == "MPICH" and version < _LEAST_MPICH:
         raise MissingExtraError(
             f"file views abort in MPICH {'.'.join(map(str, version))}; install MPICH 5 or newer "
-            f"with: {command_for('mpi')}"
+            f"with: {command_for('mpich')}"
         )
     return MPI
 

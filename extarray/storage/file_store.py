@@ -37,6 +37,7 @@ from extarray.common.errors import (
     TruncatedError,
 )
 from extarray.common.forks import in_children
+from extarray.common.hints import hint
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
@@ -76,6 +77,7 @@ from extarray.storage.names import (
     open_log,
     remove_pair,
     remove_seldom,
+    what_is_missing,
     what_is_there,
 )
 from extarray.storage.new_axis import (
@@ -527,9 +529,8 @@ class FileStore(PairReader):
             pair.metadata = File.open(metadata, flags)
         except (FileNotFoundError, NotADirectoryError):
             if not self._open_packed(writable):
-                if not os.path.exists(pair.path):
-                    raise
-                what = f"cannot open '{pair.path}': {what_is_there(pair.path)}"
+                tell = what_is_there if os.path.exists(pair.path) else what_is_missing
+                what = f"cannot open '{pair.path}': {tell(pair.path)}"
                 raise MissingError(errno.ENOENT, what, metadata) from None
         if commits:
             self._take_lock(metadata, flags, timeout)
@@ -596,7 +597,11 @@ class FileStore(PairReader):
             if commits and fault is not None:
                 raise CorruptError(
                     f"{what} damaged ({fault}); repair that array first, or use "
-                    f"check('{pair.path}', repair=True, force=True) to roll back"
+                    + hint(
+                        f"check('{pair.path}', repair=True, force=True)",
+                        "extarray check --repair --force",
+                    )
+                    + " to roll back"
                 )
             warnings.warn(
                 f"{what} {'missing' if fault is None else 'damaged'}: opened in the previous state",
@@ -626,7 +631,8 @@ class FileStore(PairReader):
             if engine == "mmap":
                 raise ArgumentError(
                     f"cannot map '{pair.path}': its chunks are not page-aligned in the packed "
-                    "file, as those by extarray.pack are; use engine='pread'"
+                    "file, as those by extarray pack are; "
+                    + hint("use engine='pread'", "set EXTARRAY_ENGINE=pread")
                 )
             pair.engine = "pread"
         # While a reader has it open, a writer may shrink the array and make holes.
@@ -766,7 +772,8 @@ class FileStore(PairReader):
             if writable:
                 raise ReadOnlyError(
                     f"cannot open '{pair.path}' for writing: it is in a packed file, which is "
-                    f"read-only; use extarray.unpack('{packed.path}', path)"
+                    "read-only; use "
+                    + hint(f"extarray.unpack('{packed.path}', path)", "extarray unpack FILE DST")
                 )
             inner, pair.metadata, pair.data = packed.open_pair(pair.path, pair.verify)
             pair.blobs = packed.open_blobs(inner)

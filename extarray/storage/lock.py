@@ -27,6 +27,7 @@ from extarray.common.errors import (
     LockedError,
     StorageError,
 )
+from extarray.common.hints import hint
 from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
@@ -225,7 +226,7 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
             raise LockedError(
                 errno.EAGAIN,
                 f"one of the writers{_processes(_sharers(file))} that share it does not finish a "
-                "commit; wait with timeout=, stop that process, or open with mode='r'",
+                f"commit; {_how_to_wait()}, or stop that process{_or_read()}",
                 str(path),
             )
         for slot in range(WRITER_SLOTS):
@@ -234,8 +235,8 @@ def join(file: FileCore, path: Path, timeout: float | None) -> int:
         end_commit(file)  # a leaving writer must be able to commit
     raise LockedError(
         errno.EAGAIN,
-        f"{WRITER_SLOTS} writers already share it, which is the maximum; wait with timeout=, "
-        "close one, or open with mode='r'",
+        f"{WRITER_SLOTS} writers already share it, which is the maximum; {_how_to_wait()}, or "
+        f"close one{_or_read()}",
         str(path),
     )
 
@@ -457,6 +458,14 @@ def _own_note() -> bytes:
     return f"{os.getpid()} {own_host()}".encode()[: HOLDER_BYTES - 1]
 
 
+def _how_to_wait() -> str:
+    return hint("wait with timeout=", "wait, by --timeout where the command has it")
+
+
+def _or_read() -> str:
+    return hint(", or open with mode='r'", "")
+
+
 def _refusal(file: FileCore, kind: int) -> str:
     note = _note(file)
     mine = note == _own_note()
@@ -470,8 +479,11 @@ def _refusal(file: FileCore, kind: int) -> str:
         subject = "another writer" if len(sharers) == 1 else "other writers"
         return (
             f"{subject}{_processes(sharers)} share{'s' * (len(sharers) == 1)} it; close it there "
-            "first, or use extarray.open with timeout= to wait, share=True to write too, or "
-            "mode='r' to read"
+            + hint(
+                "first, or use extarray.open with timeout= to wait, share=True to write too, or "
+                "mode='r' to read",
+                f"first, or {_how_to_wait()}",
+            )
         )
     holder = _parse_note(note)
     name = _processes([] if holder is None else [holder])
@@ -484,11 +496,12 @@ def _refusal(file: FileCore, kind: int) -> str:
         there, close = "there", "close it there first"
     if kind == SHARED:
         return (
-            f"{subject}, without sharing it; wait with timeout=, open it {there} with share=True "
-            "too, or open with mode='r'"
+            f"{subject}, without sharing it; {_how_to_wait()}, or open it {there} with share=True "
+            f"too{_or_read()}"
         )
     # Callers that replace or repair the array, and cannot wait, give this message too.
-    return f"{subject}; {close}, or use extarray.open with timeout= to wait, or mode='r' to read"
+    wait = hint("use extarray.open with timeout= to wait, or mode='r' to read", _how_to_wait())
+    return f"{subject}; {close}, or {wait}"
 
 
 def _is_noted(file: FileCore) -> bool:

@@ -11,6 +11,7 @@ A packed file is like a folder to readers of its members, whose paths extend its
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import itertools
 import os
@@ -30,6 +31,7 @@ from extarray.common.errors import (
     PartnerError,
     StorageError,
 )
+from extarray.common.hints import hint
 from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT, remove, replace
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
@@ -42,6 +44,7 @@ from extarray.format.suffixes import (
     METADATA,
     PAIR,
     blobs_name,
+    file_names,
     is_of_pair,
     without_suffix,
 )
@@ -92,10 +95,12 @@ __all__ = [
     "stem_of",
     "sum_of",
     "told_of_file",
+    "what_is_missing",
     "what_is_there",
 ]
 
 _MOST_NAMES = 5  # arrays of a folder that a message lists
+_MOST_LOOKED_AT = 1000  # entries of a folder among which a message looks for a name
 
 # Alignment at which chunks of a packed file can be mapped.
 MAPPABLE = 4096
@@ -515,18 +520,46 @@ def remove_log(metadata: str) -> None:
             remove(name)
 
 
+def what_is_missing(path: Path) -> str:
+    """Say why there is no array at a path where nothing is, and what to do."""
+    metadata, data = file_names(path)
+    try:
+        with os.scandir(path.parent) as entries:
+            some = [entry.name for entry in itertools.islice(entries, _MOST_LOOKED_AT)]
+    except OSError:
+        return f"there is no folder {os.fspath(path.parent)!r} for '{metadata}'"
+    if os.path.basename(data) in some:
+        return f"there is no file '{metadata}', and '{data}' alone is no array"
+    stems = [name.removesuffix(METADATA) for name in some if name.endswith(METADATA)]
+    close = difflib.get_close_matches(path.name, stems, 1)
+    if close:
+        advice = f"did you mean {os.fspath(path.parent / close[0])!r}?"
+    else:
+        advice = hint(
+            "extarray.create makes an array",
+            "extarray create makes an array, extarray ls lists some",
+        )
+    return f"there is no file '{metadata}'; {advice}"
+
+
 def what_is_there(path: Path) -> str:
     """Describe a path that is no array, and say what to do with it."""
     names = sorted(file.stem for file in path.glob(f"*{METADATA}"))
     if not names:
         return (
             "it exists, but is not an array, which has two files with the suffixes .xmd "
-            "and .xta; use extarray.from_array to copy other arrays"
+            "and .xta; "
+            + hint(
+                "a function such as extarray.from_hdf5 or from_npy makes one of a file of another "
+                "format, extarray.from_array of other arrays",
+                "extarray import makes one of a file of another format",
+            )
         )
     some = ", ".join(map(repr, names[:_MOST_NAMES])) + (", ..." if len(names) > _MOST_NAMES else "")
     return (
         f"it is a folder, with the array{'s' if len(names) > 1 else ''} {some}; open one, such as "
-        f"{os.fspath(path / names[0])!r}, or all with extarray.open_group({os.fspath(path)!r})"
+        f"{os.fspath(path / names[0])!r}"
+        + hint(f", or all with extarray.open_group({os.fspath(path)!r})", "")
     )
 
 
@@ -588,7 +621,8 @@ def told_of_file(name: str) -> Problem:
     """Return a check's finding about an abandoned file."""
     if _PASS.match(os.path.basename(name)):
         what = "left by a rechunk that was interrupted or is still running"
-        remedy = "the same rechunk with resume=True continues it; any other removes it"
+        how = hint("resume=True", "--resume")
+        remedy = f"the same rechunk with {how} continues it; any other removes it"
     else:
         what = "left by a job that was interrupted or is still running"
         remedy = (
@@ -831,8 +865,8 @@ class PackedNames:
         names = ", ".join(map(repr, sorted(self.arrays)[:_MOST_NAMES]))
         what = f"it is a packed group, with {len(self.arrays)} arrays"
         if self.arrays:
-            what += f", such as {names}: open one as '{path}/{min(self.arrays)}', or all "
-            what += f"with extarray.open_group('{path}')"
+            what += f", such as {names}: open one as '{path}/{min(self.arrays)}'"
+            what += hint(f", or all with extarray.open_group('{path}')", "")
         if inner:
             what = f"no array {inner!r} in '{path}': {what}"
         raise MissingError(errno.ENOENT, what, f"{path}/{inner}" if inner else str(path))

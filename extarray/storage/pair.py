@@ -13,6 +13,7 @@ import numpy as np
 
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import FormatError, MissingError, TruncatedError, VersionError
+from extarray.common.hints import hint
 from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT, boot_id
 from extarray.format.blocks import (
@@ -74,7 +75,7 @@ def blobs_alone(name: str) -> VersionError:
     """Return the error for an ``.xmd`` outside of the packed file with the blobs of its array."""
     return VersionError(
         f"'{name}' comes from a packed file whose chunks are in another order, and is read in that "
-        "file alone; extarray.unpack makes files that can grow"
+        f"file alone; {hint('extarray.unpack', 'extarray unpack')} makes files that can grow"
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from extarray._core._file import UNSUPPORTED
 from extarray.common.errors import StorageError, storage_error
+from extarray.common.hints import hint
 from extarray.common.system import MAPS_FREELY
 from extarray.format.constants import SEAL_BYTES
 from extarray.grid.chunking import chunks_before
@@ -93,7 +94,8 @@ class Allocator:
             if too_much:
                 advice = "the disk is smaller than that"
                 if is_zero:
-                    advice += "; with sparse=True, elements take space only when written"
+                    advice += f"; with {hint('sparse=True', '--sparse')}, elements take space only "
+                    advice += "when written"
             elif error.errno in (errno.EFBIG, errno.EINVAL):
                 advice = "the file system does not support files that large"
             else:
@@ -188,8 +190,8 @@ class Allocator:
         if region.populate_alone(start, stop):
             raise StorageError(
                 errno.ENOSPC,
-                f"no space left to fill holes of '{pair.path}.xta'; free some space, or use "
-                "engine='pread'",
+                f"no space left to fill holes of '{pair.path}.xta'; free some space, or "
+                + hint("use engine='pread'", "set EXTARRAY_ENGINE=pread"),
                 f"{pair.path}.xta",
             )
 

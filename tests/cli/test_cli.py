@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from systems import NO_SUCH_FILE, needs_posix
+from systems import needs_posix
 
 import extarray as xa
 from extarray import cli
@@ -32,7 +32,24 @@ def test_help_lists_every_command(capsys):
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_command_has_help_of_its_own(name, capsys):
     assert cli.main([name, "--help"]) == 0
-    assert f"Usage: extarray {name}" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"Usage: extarray {name}" in out
+    assert cli.main([name, "-h"]) == 0
+    assert capsys.readouterr().out == out
+    assert "-h, --help" in out
+
+
+def test_the_short_option_for_the_whole_help(capsys):
+    assert cli.main(["-h"]) == 0
+    assert "\n  info " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["ls", "tree", "bench"])
+def test_a_folder_that_may_be_left_out_is_in_brackets(name, capsys):
+    assert cli.main([name, "-h"]) == 0
+    usage, _, text = capsys.readouterr().out.partition("\n")
+    assert usage.endswith(("[PATH]", "[FOLDER]"))
+    assert "by default" in text
 
 
 @pytest.mark.parametrize(
@@ -123,10 +140,10 @@ def folder_of_arrays(path):
 @pytest.mark.parametrize(
     ("prepare", "what", "commands"),
     [
-        (lambda path: None, NO_SUCH_FILE, ("info", "check")),
+        (lambda path: None, "there is no file", ("info", "check")),
         (
             lambda path: path.write_text("x"),
-            "use extarray.from_array to copy other arrays",
+            "extarray import makes one of a file of another format",
             ("info", "check"),
         ),
         (folder_of_arrays, "it is a folder, with the arrays 'a', 'b'; open one", ("info",)),
@@ -234,16 +251,44 @@ def test_outputs_that_are_closed(script, path, closed):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_without_click_the_extra_is_named(script):
+def test_without_click_the_package_is_named(script):
     script(
         "import sys\n"
         "sys.modules['click'] = None\n"
         "import contextlib, io, extarray.cli\n"
         "with contextlib.redirect_stderr(io.StringIO()) as err:\n"
-        "    assert extarray.cli.main(['info', 'scene']) == 1\n"
-        "assert 'pip install \".[cli]\"' in err.getvalue(), err.getvalue()\n"
+        "    assert extarray.cli.main(['show', 'scene']) == 1\n"
+        "assert err.getvalue() == (\"extarray show: the command line needs 'click'; install it "
+        'with: pip install click\\n"), err.getvalue()\n'
         "import extarray\n"
         "assert extarray.zeros(2).shape == (2,)\n"
+    )
+
+
+def test_version_and_info_need_numpy_alone(script, path):
+    xa.create(path, shape=(4, 3), dtype="u2").close()
+    script(
+        "import sys\n"
+        "for name in ('click', 'rich', 'tqdm'):\n"
+        "    sys.modules[name] = None\n"
+        "import contextlib, io, json, extarray.cli\n"
+        "def run(*words):\n"
+        "    out, err = io.StringIO(), io.StringIO()\n"
+        "    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):\n"
+        "        status = extarray.cli.main(list(words))\n"
+        "    return status, out.getvalue(), err.getvalue()\n"
+        f"path = {str(path)!r}\n"
+        "assert run('--version') == (0, f'extarray {extarray.__version__}\\n', '')\n"
+        "with extarray.open(path) as a:\n"
+        "    assert run('info', path) == (0, f'{a.info()}\\n', '')\n"
+        "status, out, err = run('info', path, '--json')\n"
+        "assert (status, json.loads(out)['shape'], err) == (0, [4, 3], '')\n"
+        "status, out, err = run('info', '-h')\n"
+        "assert (status, err) == (0, '') and 'usage: extarray info' in out\n"
+        "status, out, err = run('info')\n"
+        "assert (status, out) == (2, '') and 'PATH' in err\n"
+        "status, out, err = run('info', 'nothere')\n"
+        "assert (status, out) == (1, '') and 'nothere' in err\n"
     )
 
 

@@ -42,7 +42,7 @@ def same(found, expected):
 
 
 def whole(path, **how):
-    """Tell whether `check` finds only notes; most arrays have no checksums, which it notes."""
+    """Tell whether `check` finds only notes."""
     return {problem.severity for problem in xa.check(path, **how).problems} <= {"note"}
 
 

@@ -401,7 +401,7 @@ def test_series_are_chosen_or_a_group(file, tmp_path, ome, capsys):
     assert cli.main(["import", "--all", str(file), str(tmp_path / "b")]) == 0
     with xa.open(tmp_path / "a") as a, xa.open_group(tmp_path / "b") as group:
         assert np.array_equal(a[...], y) and sorted(group) == ["cells", "label"]
-    assert cli.main(["import", str(file), str(tmp_path / "c")]) == 2
+    assert cli.main(["import", str(file), str(tmp_path / "c")]) == 1
     assert "name a series" in capsys.readouterr().err
 
 
@@ -551,7 +551,7 @@ def test_a_package_that_is_missing_is_named(file, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(tifffile.TiffPage, "decode", property(decode))
-        with pytest.raises(xa.MissingExtraError, match=r"imagecodecs.*\[tiff\]"):
+        with pytest.raises(xa.MissingExtraError, match="pip install imagecodecs"):
             xa.from_tiff(file)
     with monkeypatch.context() as patch:
 
@@ -559,11 +559,11 @@ def test_a_package_that_is_missing_is_named(file, tmp_path, monkeypatch):
             raise error
 
         patch.setattr(tifffile.TiffWriter, "write", write)
-        with pytest.raises(xa.MissingExtraError, match=r"imagecodecs.*\[tiff\]"):
+        with pytest.raises(xa.MissingExtraError, match="pip install imagecodecs"):
             xa.to_tiff(xa.zeros((2, 2)), tmp_path / "b.tif", compression="lzw")
     monkeypatch.setitem(sys.modules, "tifffile", None)
     for call in (lambda: xa.from_tiff(file), lambda: xa.to_tiff(xa.zeros((2, 2)), "b.tif")):
-        with pytest.raises(xa.MissingExtraError, match=r"tifffile.*\[tiff\]"):
+        with pytest.raises(xa.MissingExtraError, match="pip install tifffile"):
             call()
 
 

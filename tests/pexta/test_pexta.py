@@ -125,7 +125,7 @@ def test_without_mpi(forked):
         "except ImportError as error:\n"
         "    print(error)\n"
     )
-    assert ".[mpi]" in said
+    assert "pip install mpi4py mpich" in said
 
 
 @pytest.mark.slow

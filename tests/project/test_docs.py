@@ -28,7 +28,10 @@ NAMES = sorted(
 
 
 class Finder(doctest.DocTestFinder):
-    """Finds the docstrings of compiled properties, which doctest passes over."""
+    """Finds what doctest passes over: compiled properties, and functions with a decorator."""
+
+    def _from_module(self, module, obj):
+        return super()._from_module(module, inspect.unwrap(obj) if inspect.isfunction(obj) else obj)
 
     def find(self, obj, *args, **kwargs):
         tests = super().find(obj, *args, **kwargs)
@@ -73,6 +76,12 @@ def test_examples_are_found_in_compiled_modules():
     # Functions, methods and properties.
     assert any(t.name.endswith("crc32c") and t.examples for t in tests)
     assert any(t.name.endswith("Axial.address") and t.examples for t in tests)
+
+
+def test_examples_of_decorated_functions_are_found():
+    creation = importlib.import_module("extarray.array.creation")
+    found = {t.name.rpartition(".")[2]: t for t in Finder().find(creation, creation.__name__)}
+    assert found["create"].examples and found["open"].examples
 
 
 def test_a_wrong_example_fails(capsys):

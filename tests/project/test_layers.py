@@ -97,6 +97,7 @@ def lazy_table(node) -> dict[str, str]:
 #: Modules above that a module finds by name when a method first needs them.
 UPWARD = {
     "array/copies.py": {"extarray.array.rechunk"},
+    "array/creation.py": {"extarray.formats.registry"},
     "array/facts.py": {
         "extarray.interop.kerchunk",
         "extarray.interop.zarr_store",
