@@ -160,6 +160,10 @@ def _taken(values: NDArray[Any], axis: int, index: NDArray[np.intp]) -> NDArray[
 def level_count(extents: Sequence[int]) -> int:
     """Return how many levels lead from extents to a small picture.
 
+    Parameters
+    ----------
+    extents : sequence of int
+
     Examples
     --------
     >>> level_count((2048, 1000)), level_count((200, 256))
@@ -864,7 +868,12 @@ def _check_same(found: Pyramid, folder: str, count: int | None, axes: Any, how: 
 
 
 def pyramid_beside(a: ExtArray) -> Pyramid | None:
-    """Open the pyramid beside an array for reading; None: there is none of it."""
+    """Open the pyramid beside an array for reading; None: there is none of it.
+
+    Parameters
+    ----------
+    a : ExtArray
+    """
     try:
         folder = _folder(a, None)
         return None if folder is None or not _is_pyramid(folder) else _opened(a, folder, "r")

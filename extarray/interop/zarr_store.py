@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from extarray.common.errors import ReadOnlyError
 from extarray.common.extras import require
 from extarray.interop.described import Described, Node, group_metadata, nodes_of
 from extarray.interop.ome import Image, image_nodes
+from extarray.interop.zarr_server import ZarrServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -224,6 +226,42 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
             names = dict.fromkeys(key.partition("/")[0] for key in keys)
         for name in names:
             yield name
+
+    # -- for other programs ------------------------------------------------------------------------
+
+    def serve(self, port: int = 0) -> ZarrServer:
+        """Serve the store on a port of this machine, for programs that read Zarr from an address.
+
+        Parameters
+        ----------
+        port : int
+            0: a free one.
+
+        Returns
+        -------
+        ZarrServer
+            A context manager, which stops serving at its end; its attribute ``url`` is the address.
+
+        Raises
+        ------
+        ArgumentError, StorageError
+            A ValueError: no such port; an OSError: it is in use.
+
+        Examples
+        --------
+        >>> import extarray as xa, json, urllib.request
+        >>> a = xa.from_array([[1, 2], [3, 4]])
+        >>> with a.as_zarr_store(ome=True).serve() as served:
+        ...     with urllib.request.urlopen(f"{served.url}/0/zarr.json") as answer:
+        ...         json.load(answer)["shape"]
+        [2, 2]
+        """
+        image = any(isinstance(node, Image) for node in self._nodes.values())
+        arrays = [n.array for n in self._nodes.values() if isinstance(n, Described)]
+        name = "group"
+        if image or len(arrays) == 1:
+            name = os.path.basename(str(arrays[0].path or "array"))
+        return ZarrServer(self, f"{name}{'.ome' * image}.zarr", port)
 
     # -- changes, all refused ----------------------------------------------------------------------
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
 import warnings
 
 import numpy as np
@@ -130,6 +137,76 @@ def test_what_ome_zarr_reads_from_it(tmp_path):
         np.testing.assert_array_equal(found.data[0], filled(frames(6)))
         np.testing.assert_array_equal(found.data[1], filled(halves(frames(6))))
         assert found.metadata["channel_names"] == ["DAPI", "GFP"]
+
+
+def test_programs_open_an_address(tmp_path):
+    pytest.importorskip("aiohttp")
+    x = frames(6)
+    with (
+        recording(tmp_path / "a") as a,
+        xa.pyramid(a, levels=1) as p,
+        a.as_zarr_store(ome=True).serve() as served,
+    ):
+        assert served.url.endswith("/a.ome.zarr")
+        a.append(x)
+        p.update()
+        group = image_in(served.url)
+        np.testing.assert_array_equal(group["1"][...], filled(halves(x)))
+        if importlib.util.find_spec("ome_zarr"):
+            from ome_zarr.io import parse_url
+            from ome_zarr.reader import Reader
+
+            (node,) = Reader(parse_url(served.url))()
+            np.testing.assert_array_equal(node.data[0], filled(x))
+            np.testing.assert_array_equal(node.data[1], filled(halves(x)))
+            assert node.metadata["channel_names"] == ["DAPI", "GFP"]
+
+
+def answer(url, method="GET", **headers):
+    request = urllib.request.Request(url, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request) as found:
+            return found.status, found.read(), found.headers
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read(), error.headers
+
+
+def test_requests():
+    a = xa.from_array(np.arange(6, dtype="u1").reshape(2, 3))
+    store = a.as_zarr_store(ome=True)
+    with store.serve() as served:
+        url = f"{served.url}/0/c/0/0"
+        assert answer(url)[:2] == (200, bytes(range(6)))
+        assert answer(url, "HEAD")[:2] == (200, b"")
+        for asked, wanted in (("1-2", b"\1\2"), ("4-", b"\4\5"), ("-1", b"\5"), ("4-99", b"\4\5")):
+            status, body, headers = answer(url, Range=f"bytes={asked}")
+            assert (status, body) == (206, wanted) and headers["Content-Range"].endswith("/6")
+        assert answer(url, Range="bytes=9-")[0] == 416
+        assert answer(url, "OPTIONS")[2]["Access-Control-Allow-Origin"] == "*"
+        assert answer(f"{served.url}/0/c/7/0")[0] == answer(f"{served.url}/labels")[0] == 404
+        other = served.url.rsplit("/", 2)[0]
+        assert answer(f"{other}/guessed/array.ome.zarr/zarr.json")[0] == 404
+        a.append(np.ones((1, 3), "u1"), side="start")
+        status, body, _ = answer(f"{served.url}/0/zarr.json")
+        assert status == 500 and b"call as_zarr_store again" in body
+        port = int(urllib.parse.urlsplit(served.url).port)
+        with pytest.raises(xa.errors.StorageError, match="give another"):
+            store.serve(port)
+        served.close()
+    with pytest.raises(xa.errors.ArgumentError, match="out of range"):
+        store.serve(1 << 16)
+
+
+def test_the_command(tmp_path, script):
+    recording(tmp_path / "a").close()
+    command = [sys.executable, "-m", "extarray", "serve", "a"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().split()[-1]
+        assert b"multiscales" in answer(f"{url}/zarr.json")[1]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=250)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("encoded", [False, True])
