@@ -46,6 +46,7 @@ from extarray.common.lazy import LazyImports
 if TYPE_CHECKING:
     from extarray.array.folders import Group, open_group, pack
     from extarray.array.group import close_all, commit, refresh
+    from extarray.array.pyramid import Pyramid, pyramid
     from extarray.array.rechunk import rechunk, rechunk_plan
     from extarray.codecs.codec import Codec
     from extarray.formats.envi import from_envi, to_envi
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from extarray.formats.mapped import MappedArray, map_hdf5, map_netcdf
     from extarray.formats.mat import from_mat, to_mat
     from extarray.formats.netcdf import from_netcdf, to_netcdf
+    from extarray.formats.ome_zarr import from_ome_zarr, to_ome_zarr
     from extarray.formats.registry import file_formats
     from extarray.formats.tables import from_csv
     from extarray.formats.tiff import from_tiff, to_tiff
@@ -79,6 +81,7 @@ _later = LazyImports(
     {
         "extarray.array.folders": "Group open_group pack",
         "extarray.array.group": "close_all commit refresh",
+        "extarray.array.pyramid": "Pyramid pyramid",
         "extarray.array.rechunk": "rechunk rechunk_plan",
         "extarray.codecs.codec": "Codec",
         "extarray.formats.envi": "from_envi to_envi",
@@ -89,6 +92,7 @@ _later = LazyImports(
         "extarray.formats.mapped": "MappedArray map_hdf5 map_netcdf",
         "extarray.formats.mat": "from_mat to_mat",
         "extarray.formats.netcdf": "from_netcdf to_netcdf",
+        "extarray.formats.ome_zarr": "from_ome_zarr to_ome_zarr",
         "extarray.formats.registry": "file_formats",
         "extarray.formats.tables": "from_csv",
         "extarray.formats.tiff": "from_tiff to_tiff",
@@ -119,6 +123,7 @@ __all__ = [
     "Group",
     "MappedArray",
     "Problem",
+    "Pyramid",
     "Report",
     "advise_chunks",
     "check",
@@ -139,6 +144,7 @@ __all__ = [
     "from_netcdf",
     "from_npy",
     "from_npz",
+    "from_ome_zarr",
     "from_raw",
     "from_tiff",
     "from_zarr",
@@ -152,6 +158,7 @@ __all__ = [
     "open",
     "open_group",
     "pack",
+    "pyramid",
     "rechunk",
     "rechunk_plan",
     "refresh",
@@ -163,6 +170,7 @@ __all__ = [
     "to_netcdf",
     "to_npy",
     "to_npz",
+    "to_ome_zarr",
     "to_raw",
     "to_tiff",
     "to_zarr",

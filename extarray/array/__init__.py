@@ -2,6 +2,8 @@
 
 From the top down; each module uses only modules below it:
 
+``pyramid``
+    Smaller and smaller copies of an array that grow with it.
 ``folders``
     Groups: folders of arrays and groups; and packed files.
 ``group_session``

@@ -1820,7 +1820,12 @@ class ExtArray(ArrayCore, NumpyMixin):
     to_dask_array = to_dask
 
     def as_zarr_store(
-        self, name: str | None = None, *, follow: bool = True, encoded: bool = False
+        self,
+        name: str | None = None,
+        *,
+        follow: bool = True,
+        encoded: bool = False,
+        ome: Any = False,
     ) -> Any:
         """Return a store of Zarr that shows the array in place: read-only, and without a copy.
 
@@ -1837,6 +1842,11 @@ class ExtArray(ArrayCore, NumpyMixin):
             so copies through zarr keep it.  Zarr has "zstd" and "zlib", without a filter or with
             "shuffle", which also stands in for "auto"; with any other codec, and for False, the
             store hands out elements, which readers in this process get sooner.
+        ome : bool or Pyramid
+            Show the array as an image of OME-Zarr 0.5: a group with metadata about axes, places of
+            pixels and names of channels, in which "0" is the array, and "1" and so on are the
+            levels of its pyramid: of the given one, or (True) of the one beside the array, if there
+            is one (`pyramid`).
 
         Returns
         -------
@@ -1847,7 +1857,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         Raises
         ------
         ArgumentError
-            A ValueError: chunks in the order "Z" or "H"; bounds that start within a chunk.
+            A ValueError: chunks in the order "Z" or "H"; bounds that start within a chunk; axes
+            that no image of OME-Zarr has, or in another order than t, c, z, y and x.
         DTypeError
             A TypeError: Zarr has no such dtype.
         MissingExtraError
@@ -1857,7 +1868,8 @@ class ExtArray(ArrayCore, NumpyMixin):
         Warns
         -----
         LossyWarning
-            Attributes without a JSON form are left out.
+            Attributes without a JSON form are left out.  With `ome`, so are coordinates other than
+            steps along an axis and names of channels.
 
         Notes
         -----
@@ -1876,7 +1888,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((3, 3), [1, 2, 3])
         """
         self._check()
-        return facts.zarr_store(self, name, follow, encoded)
+        return facts.zarr_store(self, name, follow, encoded, ome)
 
     def to_kerchunk(
         self,

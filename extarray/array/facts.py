@@ -558,9 +558,9 @@ def pictures(array: Shown) -> Pictures:
     return made
 
 
-def zarr_store(source: Any, name: str | None, follow: bool, encoded: bool) -> Any:
+def zarr_store(source: Any, name: str | None, follow: bool, encoded: bool, ome: Any = False) -> Any:
     """Return a `ZarrStore` of an array or a group."""
-    return _upward.ZarrStore(source, name, follow, encoded)
+    return _upward.ZarrStore(source, name, follow, encoded, ome)
 
 
 def zarr_references(source: Any, name: str | None, zarr_format: int, url: str | None) -> Any:

@@ -23,7 +23,7 @@ Its modules, from the top down; each uses some of those below it:
 ``files``
     List, copy, move, remove and pack arrays and folders of them.
 ``pictures``
-    Draw arrays in files, in the terminal, and in the browser.
+    Draw arrays in files, in the terminal, and in the browser; serve them to viewers.
 ``work``
     Long work: rechunk, recommend chunk shapes, benchmark.
 ``_reader``
@@ -76,6 +76,7 @@ COMMANDS = {
     "follow": "look.follow",
     "plot": "pictures.plot",
     "view": "pictures.view",
+    "serve": "pictures.serve",
     "create": "change.create",
     "extend": "change.extend",
     "append": "append.append",

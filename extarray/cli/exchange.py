@@ -495,8 +495,10 @@ def convert(
 
 
 def _is_ours(text: str) -> bool:
-    """Tell whether a text names an array, or a folder of arrays."""
-    return has_files(text) or text.endswith(PAIR) or is_url(text) or is_group(text)
+    """Tell whether a text names an array, or a folder of arrays; some formats are folders, too."""
+    if has_files(text) or text.endswith(PAIR) or is_url(text):
+        return True
+    return is_group(text) and not (os.path.isdir(text) and _has_format(text))
 
 
 def _has_format(text: str) -> bool:

@@ -1,9 +1,11 @@
-"""Draw arrays: ``plot`` in files or the terminal, ``view`` in the browser."""
+"""Show arrays: ``plot`` in files or the terminal, ``view`` in the browser, ``serve`` in viewers."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
+import time
 from typing import Any
 
 from extarray.cli._command import (
@@ -20,10 +22,10 @@ from extarray.cli._command import (
     wrong_calls,
 )
 from extarray.cli._selection import parse_selection
-from extarray.cli.look import opened
-from extarray.common.terminal import print_text
+from extarray.cli.look import is_group, opened, opened_group
+from extarray.common.terminal import print_text, printable
 
-__all__ = ["plot", "view"]
+__all__ = ["plot", "serve", "view"]
 
 _KINDS = ("growth", "slice", "layout", "zones", "plan")
 _WIDTH = 100  # characters, if the output is not a terminal
@@ -147,3 +149,31 @@ def view(path: str, port: int, no_browser: bool) -> None:
 
     with wrong_calls():
         serve(path, port=port, browser=not no_browser)
+
+
+@command(
+    "serve",
+    "serve an array as OME-Zarr, or as Zarr, for viewers that open an address",
+    array_path(),
+    option("--port", "N", "port to listen on (default: a free one)", type=int, default=0),
+    flag("--plain", "serve Zarr without the metadata of images; always for a folder"),
+    details="Viewers of images, such as napari and those in the browser, open the printed address "
+    "and see the array as it is when they do, with the levels of its pyramid, if it has one.  It "
+    "is served to this machine only.  Press Ctrl-C to stop.",
+)
+def serve(path: str, port: int, plain: bool) -> None:
+    """Serve Zarr until Ctrl-C."""
+    with contextlib.ExitStack() as stack:
+        if is_group(path):
+            store = stack.enter_context(opened_group(path)).as_zarr_store()
+        else:
+            with wrong_calls():
+                store = stack.enter_context(opened(path)).as_zarr_store(ome=not plain)
+        with wrong_calls():
+            served = stack.enter_context(store.serve(port))
+        print_text(printable(f"serving {path!r} at {served.url}"))
+        print_text("Press Ctrl-C to stop.")
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(0.5)  # in one call, Windows would not notice Ctrl-C

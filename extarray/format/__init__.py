@@ -10,6 +10,8 @@ From the top down; each module uses only modules below it:
     A whole new ``.xmd``.
 ``groups``
     Commits of several arrays: states that wait for a decision, and the list of the arrays.
+``images``
+    Axes of images: their kinds, units and even steps; and the metadata of OME-Zarr about them.
 ``labels``
     Axis names and labels of elements, kept in attributes, and the attributes of copies.
 ``missing``

@@ -17,6 +17,8 @@ From the top down; each module uses only modules below it:
     HDF5 datasets, through h5py.
 ``netcdf``
     netCDF 3 and 4: variables with their dimensions and coordinates, through netCDF4.
+``ome_zarr``
+    OME-Zarr: images with axes, places of pixels, channels and levels, in Zarr stores.
 ``zarr``
     Zarr 2 and 3: arrays in stores, through zarr-python.
 ``geotiff``

@@ -30,6 +30,7 @@ _ours = LazyImports(
         "extarray.formats.hdf5": "HDF5",
         "extarray.formats.mat": "MAT",
         "extarray.formats.netcdf": "NETCDF",
+        "extarray.formats.ome_zarr": "OME_ZARR",
         "extarray.formats.tables": "CSV",
         "extarray.formats.tiff": "TIFF",
         "extarray.formats.zarr": "ZARR",

@@ -17,6 +17,7 @@ import numpy as np
 
 from extarray.common.errors import ArgumentError, DTypeError, ShapeError
 from extarray.common.hints import hint
+from extarray.format.images import even_step, spelled
 from extarray.formats.description import MOST_LABELS, Coordinate
 
 if TYPE_CHECKING:
@@ -75,22 +76,6 @@ _LENGTHS = frozenset(
 _TIMES = frozenset(["s", "ms", "µs", "ns", "ps", "fs", "min", "h", "d", "cs", "ds", "ks"])
 #: OME-XML's word for a length of unknown unit.
 _NO_UNIT = "reference frame"
-#: Other spellings of units.
-_SPELLINGS = {
-    **dict.fromkeys(["um", "micron", "microns", "micrometer", "micrometre", "\\u00B5m"], "µm"),
-    **dict.fromkeys(["micrometers", "micrometres", "μm"], "µm"),
-    **dict.fromkeys(["nanometer", "nanometers", "nanometre", "nanometres"], "nm"),
-    **dict.fromkeys(["millimeter", "millimeters", "millimetre", "millimetres"], "mm"),
-    **dict.fromkeys(["centimeter", "centimeters", "centimetre", "centimetres"], "cm"),
-    **dict.fromkeys(["meter", "meters", "metre", "metres"], "m"),
-    **dict.fromkeys(["inch", "inches"], "in"),
-    **dict.fromkeys(["sec", "second", "seconds"], "s"),
-    **dict.fromkeys(["millisecond", "milliseconds", "msec"], "ms"),
-    **dict.fromkeys(["minute", "minutes"], "min"),
-    **dict.fromkeys(["hour", "hours", "hr"], "h"),
-    **dict.fromkeys(["day", "days"], "d"),
-    **dict.fromkeys(["us", "μs"], "µs"),
-}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0, "d": 86400.0}
 #: Longest text that becomes an attribute; each change of attributes writes all of them.
 _LONGEST_TEXT = 1 << 20
@@ -337,8 +322,7 @@ class _There:
 
     def label(self, dim: str, values: NDArray[Any], unit: str | None = None) -> None:
         """Add a coordinate of an axis."""
-        unit = _SPELLINGS.get(unit or "", unit)
-        attrs = {} if unit in (None, "", _NO_UNIT) else {"units": unit}
+        attrs = {} if unit in (None, "", _NO_UNIT) else {"units": spelled(unit)}
         self.facts.coords[dim] = Coordinate((dim,), values, attrs)
 
     def text(self, name: str, text: str) -> None:
@@ -566,7 +550,7 @@ class _Steps:
     def unit(self, letter: str) -> str:
         """Return the unit of a coordinate, in one spelling."""
         unit = self._labels[letter].attrs.get("units", "")
-        return _SPELLINGS.get(unit, unit) if isinstance(unit, str) else ""
+        return spelled(unit) if isinstance(unit, str) else ""
 
     def times(self) -> list[float] | None:
         """Return the numbers of the coordinate of time."""
@@ -578,7 +562,7 @@ class _Steps:
         numbers = self._numbers(letter)
         if numbers is None:
             return None
-        step = _even(numbers, self._epsilon(letter))
+        step = even_step(numbers, self._epsilon(letter))
         if step is None:
             if len(numbers) > 1 or numbers[0] != 0:
                 self.drop(letter, ", whose steps differ" if len(numbers) > 1 else ", of one label")
@@ -608,29 +592,6 @@ class _Steps:
         """Return the precision of labels, relative to them."""
         dtype = self._labels[letter].values.dtype
         return float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
-
-
-def _even(numbers: NDArray[Any], epsilon: float = 2.0**-52) -> float | None:
-    """Return the step of numbers, or None if they have none; missing ones (NaN) count not.
-
-    `epsilon`: their precision, relative to them.
-
-    Examples
-    --------
-    >>> _even(np.arange(3, 9) * 0.1), _even(np.array([1.0, 2.0, 4.0]))
-    (0.1, None)
-    """
-    places = np.flatnonzero(np.isfinite(numbers))
-    if len(places) < 2:
-        return None
-    first, last = places[0], places[-1]
-    step = float((numbers[last] - numbers[first]) / (last - first))
-    line = numbers[first] + (places - first) * step
-    most = float(np.abs(numbers[places]).max()) * 4 * epsilon
-    if not np.allclose(numbers[places], line, rtol=0, atol=max(most, abs(step) * 1e-6)):
-        return None
-    short = float(f"{step:.12g}")
-    return short if math.isclose(short, step, rel_tol=1e-9) else step
 
 
 def _for_plain(attrs: dict[str, Any], said: dict[str, Any], lost: list[str]) -> dict[str, Any]:
@@ -706,7 +667,7 @@ def _for_ome(
     times = steps.times()
     if times is not None:
         unit = _ome_unit(steps, "T", _TIMES, "s", lost)
-        step = _even(np.array(times))
+        step = even_step(np.array(times))
         is_whole = all(map(math.isfinite, times))
         if is_whole and step is not None and step > 0 and times[0] == 0:
             said["TimeIncrement"], said["TimeIncrementUnit"] = step, unit

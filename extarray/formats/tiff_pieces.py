@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.array.creation import create
+from extarray.array.pyramid import halved
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, FormatError
 from extarray.common.system import allocate, open_file
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from extarray.formats.tiff_parts import Layout
     from extarray.grid.tiles import Box
 
-__all__ = ["flat", "halved", "piecewise"]
+__all__ = ["flat", "piecewise"]
 
 
 @contextlib.contextmanager
@@ -265,35 +266,6 @@ class _Levels:
         """Close the arrays."""
         for array in self.arrays:
             array.close()
-
-
-def halved(values: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
-    """Return the means of pairs of elements along axes; the last of an odd number has none.
-
-    Numbers that a float does not hold exactly, and truth values, are those of the first of a pair.
-
-    Examples
-    --------
-    >>> halved(np.array([[1, 2, 9], [3, 4, 9]], "u1"), (0, 1))
-    array([[2, 9]], dtype=uint8)
-    """
-    dtype = values.dtype
-    if dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize == 8):
-        for axis in axes:
-            values = values[(slice(None),) * axis + (slice(None, None, 2),)]
-        return values
-    result = values.astype(np.result_type(dtype, np.float32 if dtype.itemsize < 4 else np.float64))
-    for axis in axes:
-        before = (slice(None),) * axis
-        one, other = result[(*before, slice(0, None, 2))], result[(*before, slice(1, None, 2))]
-        mean = one.copy()
-        pairs = (*before, slice(0, other.shape[axis]))
-        mean[pairs] += other
-        mean[pairs] /= 2
-        result = mean
-    if dtype.kind in "iu":
-        result = np.rint(result)
-    return result.astype(dtype)
 
 
 def _padded(values: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -776,6 +776,8 @@ class Format:
         group of a whole file, in the folder `path`.  None: the format has no groups.
     save_group : callable, optional
         ``save_group(group, file, None, overwrite=..., **options)`` writes a group to a file.
+    view : callable, optional
+        ``view(a)`` returns the view of an array that is written.  None: the array.
     suits : callable, optional
         ``suits(file, attrs)`` tells whether a file with a suffix that other formats share is of
         this one, or is to be for an array with these attributes, if they are not None.  None: all
@@ -800,6 +802,7 @@ class Format:
     load_group: Callable[..., Any] | None = field(default=None, repr=False)
     save_group: Callable[..., Any] | None = field(default=None, repr=False)
     suits: Callable[[Any, Mapping[str, Any] | None], bool] | None = field(default=None, repr=False)
+    view: Callable[[Any], Any] | None = field(default=None, repr=False)
 
     def load(
         self,
@@ -901,6 +904,7 @@ class Format:
         """
         if self.sink is None:
             raise ArgumentError(f"{self.title} can only be read, not written")
+        a = a if self.view is None else self.view(a)
         guard = partial(of_library, file, self.title)
         sink = partial(self.sink, file, name, overwrite=overwrite, **options)
         what = line_of("to", self.title, file, name)

@@ -54,7 +54,15 @@ if TYPE_CHECKING:
     from extarray.common.arguments import Reported
     from extarray.grid.tiles import Box
 
-__all__ = ["ZARR", "from_zarr", "to_zarr"]
+__all__ = [
+    "ZARR",
+    "from_zarr",
+    "group_folder",
+    "opened",
+    "sink_of",
+    "source_of",
+    "to_zarr",
+]
 
 _TITLE = "Zarr"
 #: Chunks of at least this size in bytes are read and written singly.
@@ -165,7 +173,7 @@ def from_zarr(
            [3, 4]], dtype=int32), ('y', 'x'))
     """
     if name is None and path is not None:
-        found = _opened(store)
+        found = opened(store)
         if not hasattr(found, "dtype"):
             return load_whole(
                 _TITLE,
@@ -292,7 +300,7 @@ def _is_path(store: Any) -> bool:
     return isinstance(store, (str, os.PathLike)) and "://" not in os.fspath(store)
 
 
-def _opened(store: Any) -> Any:
+def opened(store: Any) -> Any:
     """Return a zarr array or group, open for reading."""
     zarr: Any = require("zarr", "zarr", _TITLE)
     if isinstance(store, (zarr.Array, zarr.Group)):
@@ -347,7 +355,7 @@ def _array_names(group: Any) -> list[str]:
 def _names(store: Any) -> list[str]:
     """Return the names of the arrays in a store; the name is empty if the store is an array."""
     zarr: Any = require("zarr", "zarr", _TITLE)
-    found = _opened(store)
+    found = opened(store)
     with of_library(store, _TITLE):
         return [""] if isinstance(found, zarr.Array) else _array_names(found)
 
@@ -359,7 +367,7 @@ def _names(store: Any) -> list[str]:
 def _source(store: Any, name: Any = None) -> Iterator[Source]:
     """Open an array for reading."""
     zarr: Any = require("zarr", "zarr", _TITLE)
-    found = _opened(store)
+    found = opened(store)
     if isinstance(found, zarr.Group):
         group, found = found, None
         with of_library(store, _TITLE):
@@ -370,7 +378,7 @@ def _source(store: Any, name: Any = None) -> Iterator[Source]:
     elif name:
         raise unknown_part(store, name, "an array", [])
     with of_library(store, _TITLE):
-        source = _source_of(found)
+        source = source_of(found)
     yield source
 
 
@@ -382,7 +390,7 @@ def _stored(array: Any) -> int | None:
         return None
 
 
-def _source_of(array: Any) -> Source:
+def source_of(array: Any) -> Source:
     """Return a source for a zarr array."""
     lost: list[str] = []
     dtype = np.dtype(array.dtype)
@@ -508,7 +516,7 @@ def _number(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _sink(
+def sink_of(
     store: Any,
     name: Any,
     given: Description,
@@ -888,7 +896,7 @@ def _whole_source(outer: Any) -> Iterator[WholeSource]:
     @contextlib.contextmanager
     def source(name: str) -> Iterator[Source]:
         with of_library(outer, _TITLE, name):
-            found = _source_of(arrays[name])
+            found = source_of(arrays[name])
         yield found
 
     with of_library(outer, _TITLE):
@@ -911,25 +919,12 @@ def _whole_sink(
     zarr: Any = require("zarr", "zarr", _TITLE)
     if zarr_format not in (2, 3):
         raise ArgumentError(f"zarr_format {zarr_format!r} is not supported; use 2 or 3")
-    if not _is_path(store):
-        raise ArgumentError("a group is written to a Zarr folder; give its path")
-    with of_library(store, _TITLE):
-        place = followed_name(os.path.abspath(os.fspath(store)))
-        there = os.path.lexists(place)
-        if there and not check_flag(overwrite, "overwrite"):
-            raise ExistsError(
-                errno.EEXIST, "it already exists; replace it with overwrite=True", place
-            )
-        if there and not any(
-            os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zgroup", ".zarray")
-        ):
-            raise ExistsError(errno.EEXIST, "it is not a Zarr store, so it is not replaced", place)
-    with _replaced(place) as fresh:
+    with group_folder(store, overwrite, _TITLE) as fresh:
         with of_library(store, _TITLE):
             outer = zarr.open_group(fresh, mode="a", zarr_format=zarr_format)
 
         def sink(name: str, given: Description) -> AbstractContextManager[Sink]:
-            return _sink(fresh, name, given, zarr_format=zarr_format, **options)
+            return sink_of(fresh, name, given, zarr_format=zarr_format, **options)
 
         def put_attrs(name: str, attrs: Mapping[str, Any]) -> list[str]:
             lost: list[str] = []
@@ -941,12 +936,32 @@ def _whole_sink(
         yield WholeSink(sink, put_attrs)
 
 
+@contextlib.contextmanager
+def group_folder(store: Any, overwrite: Any, title: str) -> Iterator[str]:
+    """Yield a folder for a whole store, which takes its place at the end of the block."""
+    if not _is_path(store):
+        raise ArgumentError(f"{title}: a group is written to a folder; give its path")
+    with of_library(store, title):
+        place = followed_name(os.path.abspath(os.fspath(store)))
+        there = os.path.lexists(place)
+        if there and not check_flag(overwrite, "overwrite"):
+            raise ExistsError(
+                errno.EEXIST, "it already exists; replace it with overwrite=True", place
+            )
+        if there and not any(
+            os.path.exists(os.path.join(place, f)) for f in ("zarr.json", ".zgroup", ".zarray")
+        ):
+            raise ExistsError(errno.EEXIST, "it is not a Zarr store, so it is not replaced", place)
+    with _replaced(place) as fresh:
+        yield fresh
+
+
 ZARR = Format(
     "zarr",
     _TITLE,
     (".zarr",),
     _source,
-    _sink,
+    sink_of,
     part="an array",
     extra="zarr",
     names=_names,

@@ -32,6 +32,10 @@ Its modules, from the top down; each uses some of those below it:
     Elements of an array that xarray reads on demand, by any kind of index.
 ``zarr_store``
     `ZarrStore`: a Zarr store that reads its values from arrays, without rewriting chunks.
+``zarr_server``
+    A store of Zarr on a port of this machine, for programs that read Zarr from an address.
+``ome``
+    Arrays in place as images of OME-Zarr: a group with metadata, the array, and its pyramid.
 ``kerchunk``
     References: file, first byte and number of bytes of each chunk.
 ``described``

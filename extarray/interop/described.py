@@ -37,13 +37,20 @@ from extarray.storage.blobs import Blobs
 from extarray.storage.frozen import FrozenTable
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer
+    from collections.abc import Buffer, Callable
 
     from numpy.typing import NDArray
 
     Index = tuple[int, ...]
 
-__all__ = ["Described", "Node", "group_metadata", "nodes_of"]
+__all__ = [
+    "Described",
+    "Node",
+    "described_array",
+    "group_metadata",
+    "nodes_of",
+    "path_steps",
+]
 
 zarr_dtype: Any = require("zarr.dtype", "zarr", "a view as Zarr")
 
@@ -65,6 +72,12 @@ class Described:
         The first element, relative to index 0 when the array was created.
     codec : ZarrCodec or None
         The codec of the values of chunks; None: they are elements.
+    names : tuple of str or None
+        Names of the axes; None: those of the array.
+    shown : callable or None
+        Returns the shape; None: that of the array.
+    told : dict or None
+        The attributes; None: those of the array.
 
     Raises
     ------
@@ -78,6 +91,10 @@ class Described:
     def __init__(self, array: ExtArray) -> None:
         self.array = array
         self.codec: ZarrCodec | None = None
+        self.names: tuple[str, ...] | None = None
+        self.shown: Callable[[], Index] | None = None
+        self.told: dict[str, Any] | None = None
+        self._pad: Any = None
         self.name = "the array" if array.path is None else f"'{array.path}'"
         if hasattr(array, "comm"):
             raise ArgumentError(
@@ -117,6 +134,8 @@ class Described:
     @property
     def dims(self) -> tuple[str, ...] | None:
         """Names of the axes, or None."""
+        if self.names is not None:
+            return self.names
         return () if self.array.ndim == 0 else self.array.dims
 
     def bounds(self) -> Index:
@@ -134,9 +153,18 @@ class Described:
             )
         return shape
 
+    def shape(self) -> Index:
+        """Return the shape that the metadata tell."""
+        bounds = self.bounds()
+        return bounds if self.shown is None else self.shown()
+
+    def pad_with(self, value: Any) -> None:
+        """Fill chunks outside the bounds with a value in place of zeros."""
+        self._pad = value
+
     def grid(self) -> Index:
         """Return the number of Zarr chunks along each axis."""
-        shape = self.bounds()
+        shape = self.shape()
         return tuple(-(-n // c) for n, c in zip(shape, self.chunks, strict=True))
 
     # -- metadata ----------------------------------------------------------------------------------
@@ -144,7 +172,7 @@ class Described:
     def metadata(self, zarr_format: int) -> dict[str, Any]:
         """Return the current content of ``zarr.json`` or ``.zarray``."""
         array, dtype = self.array, self.array.dtype
-        shape = self.bounds()
+        shape = self.shape()
         fill = array.fill_value
         if zarr_format == 2 and self.dims is not None:
             # xarray recognizes the array by its dims, and takes the fill value as the missing
@@ -179,7 +207,7 @@ class Described:
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": fill,
             "codecs": codecs,
-            "attributes": self.attributes(3)[0],
+            "attributes": self.attributes(3)[0] if self.told is None else self.told,
             "storage_transformers": [],
         }
         if self.dims is not None:
@@ -291,6 +319,8 @@ class Described:
             is_whole = all(t.stop - t.start == c for t, c in zip(target, self.chunks, strict=True))
             make = np.empty if is_whole else np.zeros
             found = make(self.chunks, array.dtype, "F" if array.order == "F" else "C")
+            if not is_whole and self._pad is not None:
+                found[...] = self._pad
             inside: Any = (*target, ...)  # the ellipsis gives a view even without axes
             try:
                 array.read(tuple(source), out=found[inside])
@@ -363,8 +393,12 @@ class DescribedSplit(Described):
     @property
     def dims(self) -> tuple[str, ...] | None:
         """Names of the axes."""
-        names = super().dims
+        names = self.array.dims
         return None if names is None else self._spread(names, tuple(self._lengths))
+
+    def pad_with(self, value: Any) -> None:
+        """Fill chunks outside the bounds with a value in place of zeros."""
+        self._frames.pad_with(value)
 
     @property
     def chunk_bytes(self) -> int:
@@ -412,7 +446,7 @@ class DescribedSplit(Described):
         return (*index[: self._axis], place, *index[last:])
 
 
-def _described(array: ExtArray, splits: bool) -> Described:
+def described_array(array: ExtArray, splits: bool = True) -> Described:
     """Describe an array: with the axes for which one of its own stands, if it says so (`splits`).
 
     If several of its own do, or if a length of -1 stands behind the first, it is described as it
@@ -495,14 +529,14 @@ def nodes_of(source: Any, name: str | None = None, splits: bool = False) -> dict
             if isinstance(item, Group):
                 nodes[path], missed = _plain_attrs(dict(item.attrs))
             else:
-                nodes[path] = array = _described(item, splits)
+                nodes[path] = array = described_array(item, splits)
                 missed = array.attributes(3)[1]
             lost += [f"{each!r} of {path!r}" for each in missed]
     elif isinstance(source, ExtArray):
-        steps = _steps(name)
+        steps = path_steps(name)
         for n in range(len(steps)):
             nodes["/".join(steps[:n])] = {}
-        nodes["/".join(steps)] = only = _described(source, splits)
+        nodes["/".join(steps)] = only = described_array(source, splits)
         lost = [f"{each!r} of {only.name}" for each in only.attributes(3)[1]]
     else:
         raise ArgumentTypeError(
@@ -524,7 +558,7 @@ def group_metadata(attributes: dict[str, Any]) -> dict[str, Any]:
     return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
 
-def _steps(name: str | None) -> list[str]:
+def path_steps(name: str | None) -> list[str]:
     """Split a path in a group."""
     if name is None:
         return []

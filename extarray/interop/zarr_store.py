@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from extarray.array.pyramid import Pyramid
 from extarray.common.arguments import check_flag
 from extarray.common.errors import ReadOnlyError
 from extarray.common.extras import require
 from extarray.interop.described import Described, Node, group_metadata, nodes_of
+from extarray.interop.ome import Image, image_nodes
+from extarray.interop.zarr_server import ZarrServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -43,6 +47,8 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         Refresh an array whenever its metadata are requested.
     encoded : bool
         Hand out chunks in the codecs of their arrays, if Zarr has these.
+    ome : bool or Pyramid
+        Show an array as an image of OME-Zarr.
 
     Raises
     ------
@@ -63,11 +69,19 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
     supports_listing = True
 
     def __init__(
-        self, source: Any, name: str | None = None, follow: bool = True, encoded: bool = False
+        self,
+        source: Any,
+        name: str | None = None,
+        follow: bool = True,
+        encoded: bool = False,
+        ome: bool | Pyramid = False,
     ) -> None:
         super().__init__(read_only=True)
         self._follow = check_flag(follow, "follow")
-        self._nodes: dict[str, Node] = nodes_of(source, name, splits=True)
+        if isinstance(ome, Pyramid) or check_flag(ome, "ome"):
+            self._nodes: dict[str, Node | Image] = image_nodes(source, name, ome)
+        else:
+            self._nodes = {**nodes_of(source, name, splits=True)}
         if check_flag(encoded, "encoded"):
             for node in self._nodes.values():
                 if isinstance(node, Described):
@@ -110,19 +124,19 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
             return None
         return node, tuple(map(int, parts))
 
-    def _metadata_node(self, key: str) -> Node | None:
+    def _metadata_node(self, key: str) -> Node | Image | None:
         if key == _METADATA:
             return self._nodes.get("")
         return self._nodes.get(key[: -len(_METADATA) - 1]) if key.endswith("/zarr.json") else None
 
-    def _encode(self, node: Node) -> np.ndarray[Any, Any]:
+    def _encode(self, node: Node | Image) -> np.ndarray[Any, Any]:
         """Return the current metadata of a node."""
-        if isinstance(node, Described):
-            if self._follow:
-                node.array.refresh()
-            content = node.metadata(3)
-        else:
+        if isinstance(node, dict):
             content = group_metadata(node)
+        else:
+            if self._follow:
+                (node.array if isinstance(node, Described) else node).refresh()
+            content = node.metadata(3) if isinstance(node, Described) else node.metadata()
         return np.frombuffer(json.dumps(content).encode(), "u1")
 
     async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
@@ -136,7 +150,7 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
                 found = await asyncio.to_thread(node.value, index)
         else:
             about = self._metadata_node(key)
-            if isinstance(about, Described) and about.array.mode != "r":
+            if about is not None and not isinstance(about, dict) and about.array.mode != "r":
                 # A shared writer may wait for the commit lock.
                 found = await asyncio.to_thread(self._encode, about)
             else:
@@ -212,6 +226,42 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
             names = dict.fromkeys(key.partition("/")[0] for key in keys)
         for name in names:
             yield name
+
+    # -- for other programs ------------------------------------------------------------------------
+
+    def serve(self, port: int = 0) -> ZarrServer:
+        """Serve the store on a port of this machine, for programs that read Zarr from an address.
+
+        Parameters
+        ----------
+        port : int
+            0: a free one.
+
+        Returns
+        -------
+        ZarrServer
+            A context manager, which stops serving at its end; its attribute ``url`` is the address.
+
+        Raises
+        ------
+        ArgumentError, StorageError
+            A ValueError: no such port; an OSError: it is in use.
+
+        Examples
+        --------
+        >>> import extarray as xa, json, urllib.request
+        >>> a = xa.from_array([[1, 2], [3, 4]])
+        >>> with a.as_zarr_store(ome=True).serve() as served:
+        ...     with urllib.request.urlopen(f"{served.url}/0/zarr.json") as answer:
+        ...         json.load(answer)["shape"]
+        [2, 2]
+        """
+        image = any(isinstance(node, Image) for node in self._nodes.values())
+        arrays = [n.array for n in self._nodes.values() if isinstance(n, Described)]
+        name = "group"
+        if image or len(arrays) == 1:
+            name = os.path.basename(str(arrays[0].path or "array"))
+        return ZarrServer(self, f"{name}{'.ome' * image}.zarr", port)
 
     # -- changes, all refused ----------------------------------------------------------------------
 

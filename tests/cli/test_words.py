@@ -15,7 +15,7 @@ from extarray import cli
 click = pytest.importorskip("click")
 
 #: Commands that wait for events, or that measure.
-LONG = {"bench", "demo", "follow", "view"}
+LONG = {"bench", "demo", "follow", "serve", "view"}
 COMMANDS = {k: v for k, v in cli.command_line().commands.items() if k not in LONG}
 #: Valid values of arguments, for the cases that try another argument.
 GOOD = {"target": "new", "data": "d.npy", "selection": "0", "value": "1", "kind": "growth"}

@@ -32,11 +32,13 @@ WRITTEN_FIRST = {"selection": None}
 WRITTEN_LAST = {"overwrite": False, "progress": True}
 #: Formats whose numbers are never packed.
 PLAIN = {
-    *("from_npy", "from_npz", "from_raw", "from_mat", "from_csv", "from_tiff"),
+    *("from_npy", "from_npz", "from_raw", "from_mat", "from_csv", "from_tiff", "from_ome_zarr"),
     *("map_hdf5", "map_netcdf"),
 }
 #: Functions that also make or write groups, which their docstrings mention.
-OF_GROUPS = {"from_csv", "from_hdf5", "from_netcdf", "from_tiff", "from_zarr"}
+OF_GROUPS = {
+    *("from_csv", "from_hdf5", "from_netcdf", "from_ome_zarr", "from_tiff", "from_zarr"),
+}
 #: Parameters that every format describes in the same words.
 SAME = [
     "chunks",
@@ -55,7 +57,7 @@ def functions():
         node.name
         for file in FORMATS.glob("*.py")
         for node in ast.parse(file.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef) and re.match(r"(from|to|map)_[a-z0-9]+$", node.name)
+        if isinstance(node, ast.FunctionDef) and re.match(r"(from|to|map)_[a-z0-9_]+$", node.name)
     }
     return {name: getattr(xa, name) for name in sorted(found) if hasattr(xa, name)}
 
@@ -97,11 +99,12 @@ def test_all_formats_are_here():
         "netcdf",
         "npy",
         "npz",
+        "ome_zarr",
         "raw",
         "tiff",
         "zarr",
     }
-    assert len(READERS) == 14 and len(WRITERS) == 11
+    assert len(READERS) == 15 and len(WRITERS) == 12
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -152,6 +152,15 @@ def geotiff(folder: Path) -> None:
             f.set_band_description(1, "red")
 
 
+def ome_zarr(folder: Path) -> None:
+    coords = {"x": {"dims": ["x"], "data": [0.0, 0.5, 1.0, 1.5, 2.0], "attrs": {"units": "µm"}}}
+    a = xa.from_array(np.stack([X, X]).astype("u2"), dims=("c", "y", "x"))
+    a.attrs["coords"] = {**coords, "c": {"dims": ["c"], "data": ["red", "green"]}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        xa.to_ome_zarr(a, folder / "image", levels=1)
+
+
 def tiff(folder: Path) -> None:
     import tifffile
 
@@ -335,6 +344,7 @@ FORMATS = {
     "npy": Format("", npy, (each("npy"),)),
     "npz": Format("", npz, (each("npz"),)),
     "zarr": Format("zarr", zarr, jobs("zarr")),
+    "ome-zarr": Format("zarr", ome_zarr, (each("ome-zarr"), whole("ome-zarr"))),
     "tiff": Format("tifffile", tiff, (each("tiff"), whole("tiff"))),
     "packed": Format("", packed, (opened, checked, unpacked)),
 }

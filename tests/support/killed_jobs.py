@@ -489,6 +489,21 @@ def store(folder: Path) -> int:
     return one_of(xa.from_zarr(folder / "a.zarr", progress=False)[...], OLD, NEW)
 
 
+def before_ome_zarr(folder: Path) -> None:
+    xa.to_ome_zarr(xa.from_array(OLD), folder / "a.zarr", levels=1, progress=False)
+
+
+def to_ome_zarr(folder: Path) -> None:
+    xa.to_ome_zarr(xa.from_array(NEW), folder / "a.zarr", levels=1, overwrite=True, progress=False)
+
+
+def levels(folder: Path) -> int:
+    small = xa.from_ome_zarr(folder / "a.zarr", level=1, progress=False)
+    found = xa.from_ome_zarr(folder / "a.zarr", progress=False)
+    assert small.shape == tuple(-(-n // 2) for n in found.shape)
+    return one_of(found[...], OLD, NEW)
+
+
 A = {"a.xmd", "a.xta"}
 FROZEN = {*A, "a.xtz"}
 MOVED = {"inner", "inner/new.xmd", "inner/new.xta", "inner/new.xtz"}
@@ -561,6 +576,7 @@ JOBS = {
     "to_geotiff": Job(before_tiff, to_geotiff, raster, {"a.tif"}),
     "to_envi": Job(before_envi, to_envi, image, {"a.hdr", "a.img"}),
     "to_zarr": Job(before_zarr, to_zarr, store, {"a.zarr"}),
+    "to_ome_zarr": Job(before_ome_zarr, to_ome_zarr, levels, {"a.zarr"}),
 }
 
 

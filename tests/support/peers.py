@@ -221,6 +221,33 @@ def _read_zarr(file, x, name=""):
     return np.asarray(zarr.open(file, path=name)[...], x.dtype if x.ndim == 0 else None)
 
 
+def _write_ome_zarr(file, x):
+    import zarr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of its own
+        from ome_zarr.writer import write_multiscales_metadata
+    shutil.rmtree(file, ignore_errors=True)
+    group = zarr.open_group(file, mode="w", zarr_format=3)
+    axes = "tczyx"[-x.ndim :] if x.ndim != 4 else "czyx"
+    options = {"chunks": _pieces(x.shape), "dimension_names": tuple(axes)}
+    group.create_array("s0", shape=x.shape, dtype=x.dtype, **options)[...] = x
+    place = [[{"type": "scale", "scale": [1.0] * x.ndim}]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        write_multiscales_metadata(
+            group, [{"path": "s0", "coordinateTransformations": place[0]}], axes=axes
+        )
+
+
+def _read_ome_zarr(file, x):
+    from ome_zarr.io import parse_url
+    from ome_zarr.reader import Reader
+
+    (node,) = Reader(parse_url(file))()
+    return np.asarray(node.data[0])
+
+
 def _write_mat(file, x, **options):
     import scipy.io
 
@@ -483,6 +510,18 @@ PEERS = [
         ["i4", "u1", ">f8", ">u2", "f4", "i8", "?", "c8", "f2", "S3", "M8[s]"],
         keeps=frozenset(["attrs", "dims", "fill_value"]),
         needs="zarr",
+    ),
+    Peer(
+        "ome-zarr",
+        _write_ome_zarr,
+        _read_ome_zarr,
+        lambda file, x, **options: xa.from_ome_zarr(file, **options),
+        xa.to_ome_zarr,
+        ".ome.zarr",
+        ["i4", "u1", "f8", "u2", "f4", "i8", "?", "c8", "f2"],
+        ranks=(2, 3, 4, 5),
+        keeps=frozenset(["attrs", "dims", "coords", "fill_value"]),
+        needs="ome_zarr",
     ),
     *(
         Peer(
