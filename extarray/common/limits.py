@@ -122,6 +122,8 @@ class Limits:
     reader_patience: float = 5.0
     #: Share of a demo's time limit that rewriting the other file may take.
     rewriting_share: float = 0.25
+    #: Most bytes of elements that a picture reads in full; of more it shows every nth element.
+    plotted_bytes: int = 1 << 29
     #: Most bytes of elements of a plane that the browser page shows.
     plane_bytes: int = 1 << 27
     #: Elements of the first, coarsest picture of a plane.

@@ -1,4 +1,4 @@
-"""Encode elements of any data type as numbers that the page can colour, and as texts.
+"""Encode elements of any data type as numbers that the page can colour.
 
 Small integers and booleans go unchanged.  All others go as float32 differences from a base that is
 chosen for each picture, so that two dates of a day, or two integers near 2**60, stay distinct.
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from extarray.common.errors import ArgumentError
 
-__all__ = ["PARTS", "Choice", "Encoded", "choices_of", "encode", "pack", "text_of"]
+__all__ = ["PARTS", "Choice", "Encoded", "choices_of", "encode", "pack"]
 
 #: The parts of a complex number that can be shown.
 PARTS = ("magnitude", "phase", "real", "imaginary")
@@ -24,7 +24,6 @@ PARTS = ("magnitude", "phase", "real", "imaginary")
 _FILL_BITS = 0x7FC0F111
 _LEAST = np.iinfo(np.int64).min
 _MOST_CHOICES = 256
-_MOST_TEXT = 200  # characters
 _AS_THEY_ARE = {"|b1": "u1", "|u1": "u1", "|i1": "i1", "<u2": "u2", "<i2": "i2"}
 _UNITS_OF_DAYS = ("Y", "M", "W")  # units of dates without a fixed number of seconds, and weeks
 
@@ -285,20 +284,3 @@ def pack(facts: dict[str, Any], *blocks: NDArray[Any]) -> bytes:
         data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
         parts += [data, b"\0" * (-data.size % 8 if number + 1 < len(blocks) else 0)]
     return b"".join(parts)
-
-
-def text_of(value: Any) -> str:
-    """Return a value as readable text.
-
-    Examples
-    --------
-    >>> text_of(np.float32(0.1)), text_of(np.datetime64("2024-05-01")), text_of(np.bool_(True))
-    ('0.1', '2024-05-01', 'True')
-    """
-    if isinstance(value, bytes):
-        text = repr(bytes(value))
-    elif isinstance(value, np.str_):
-        text = repr(str(value))
-    else:
-        text = str(value)
-    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"

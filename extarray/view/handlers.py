@@ -31,8 +31,9 @@ from extarray.common.errors import (
     MissingError,
 )
 from extarray.common.extras import require
+from extarray.common.formatting import text_of
 from extarray.view.connections import Connections
-from extarray.view.encoding import PARTS, Choice, encode, pack, text_of
+from extarray.view.encoding import PARTS, Choice, encode, pack
 from extarray.view.exhibits import Exhibit, Gallery
 from extarray.view.growth import growth_map
 from extarray.view.planes import Abandoned, Span, check_span, read_plane
