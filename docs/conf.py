@@ -26,6 +26,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "mathml",
+    "pictures",
 ]
 exclude_patterns = ["_build", "_ext", "changes"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
@@ -62,7 +63,7 @@ html_static_path = ["_static"]
 html_css_files = ["extarray.css"]
 html_show_sourcelink = False
 # Pages without neighbours need no list of them.
-_ALONE = ["benchmarks", "changelog", "design", "glossary", "references", "stability"]
+_ALONE = ["benchmarks", "changelog", "design", "gallery", "glossary", "references", "stability"]
 html_sidebars = {name: [] for name in _ALONE}
 html_theme_options = {
     "logo": {"text": "extarray"},
