@@ -47,7 +47,7 @@ def _is_interactive() -> bool:
 def _display_once(figure: Any) -> None:
     """Show a figure in a notebook, and nowhere again unless somebody asks."""
     vars(figure).pop("_ipython_display_", None)
-    display: Any = require("IPython.display", "plot", "a picture in a notebook")
+    display: Any = sys.modules["IPython.display"]  # the inline backend uses it
     pyplot: Any = require("matplotlib.pyplot", "plot", "a picture")
     display.display(figure)
     pyplot.close(figure)

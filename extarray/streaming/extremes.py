@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ends", "extremes", "extremes_in_bands", "extremes_of_groups"]
+__all__ = ["ends", "extreme_places", "extremes", "extremes_in_bands", "extremes_of_groups"]
 
 _FEW = 16  # elements of a run; longer runs are folded one by one, shorter ones all together
 
@@ -46,6 +46,46 @@ def extremes(values: NDArray[Any], steps: Sequence[int]) -> NDArray[Any]:
         mean = _means(values, steps)
         is_high = _as_numbers(high) - mean >= mean - _as_numbers(low)
     return np.where(is_high, high, low)
+
+
+def extreme_places(
+    keys: NDArray[np.float64], steps: tuple[int, int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the row and the column of the extreme of each cell, for elements of any kind.
+
+    Parameters
+    ----------
+    keys : ndarray of two axes
+        A number for each element, by which elements are compared; NaN for those that count only
+        where a cell has nothing else.
+    steps : (int, int)
+        As for `extremes`.
+
+    Examples
+    --------
+    >>> rows, columns = extreme_places(np.array([[1.0, 1, 1], [1, 9, np.nan]]), (2, 2))
+    >>> rows.tolist(), columns.tolist()
+    ([[1, 0]], [[1, 2]])
+    """
+    (height, width), (down, across) = keys.shape, steps
+    n, m = -(-height // down), -(-width // across)
+    gone = np.isnan(keys)
+
+    def end(find: Any, rest: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the place in each cell of its least or greatest number, and the number."""
+        filled = np.full((n * down, m * across), rest)
+        filled[:height, :width] = np.where(gone, rest, keys)
+        cells = filled.reshape(n, down, m, across).swapaxes(1, 2).reshape(n, m, down * across)
+        places = find(cells, axis=-1)
+        return places, np.take_along_axis(cells, places[..., None], -1)[..., 0]
+
+    (lows, low), (highs, high) = end(np.argmin, np.inf), end(np.argmax, -np.inf)
+    with np.errstate(all="ignore"):
+        mean = np.nan_to_num(_means(keys, steps), nan=0.0, posinf=0.0, neginf=0.0)
+        place = np.where(high - mean >= mean - low, highs, lows)
+    rows = np.arange(0, n * down, down)[:, None] + place // across
+    columns = np.arange(0, m * across, across) + place % across
+    return rows, columns
 
 
 def extremes_in_bands(

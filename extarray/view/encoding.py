@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from extarray.common.errors import ArgumentError
 
-__all__ = ["PARTS", "Choice", "Encoded", "choices_of", "encode", "pack"]
+__all__ = ["PARTS", "Choice", "Encoded", "choices_of", "encode", "keys_of", "pack"]
 
 #: The parts of a complex number that can be shown.
 PARTS = ("magnitude", "phase", "real", "imaginary")
@@ -196,6 +196,30 @@ def encode(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> Enco
             encoded_fill = (number - base) / scale
             data.view(np.uint32)[is_fill] = _FILL_BITS
     return Encoded("f4", float(base), float(scale), _finite(encoded_fill), data)
+
+
+def keys_of(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> NDArray[np.float64]:
+    """Return numbers by which values are compared; NaN where there is no value.
+
+    Parameters
+    ----------
+    values, part
+        As for `encode`.
+    fill : scalar, optional
+        The fill value, which is no value unless it is zero.
+
+    Examples
+    --------
+    >>> keys_of(np.array([3, -9, 4]), fill=np.int64(-9))
+    array([ 3., nan,  4.])
+    """
+    with np.errstate(all="ignore"):
+        keys = _numbers(values, part).astype(np.float64)
+        if values.dtype.kind in "mM":
+            keys[np.isnat(values)] = np.nan
+        if fill is not None and fill == fill and fill != np.zeros((), values.dtype)[()]:
+            keys[np.asarray(values == fill)] = np.nan
+    return keys
 
 
 def _finite(value: float | None) -> float | None:

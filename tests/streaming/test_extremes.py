@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from extarray.streaming.extremes import ends, extremes, extremes_in_bands, extremes_of_groups
+from extarray.streaming.extremes import (
+    ends,
+    extreme_places,
+    extremes,
+    extremes_in_bands,
+    extremes_of_groups,
+)
 
 NUMBERS = hnp.arrays(
     st.sampled_from(["u1", "i8", "f4", "f8", "?"]),
@@ -34,6 +40,17 @@ def test_a_cell_shows_an_end_of_its_range(values, steps):
             assert np.isnan(found[place])
         else:
             assert found[place] in (cell.min(), cell.max())
+
+
+@given(NUMBERS, st.tuples(st.integers(1, 20), st.integers(1, 20)))
+def test_places_of_extremes(values, steps):
+    keys = values.astype(np.float64)
+    rows, columns = extreme_places(keys, steps)
+    for place, cell in cells(keys, steps):
+        i, j = rows[place], columns[place]
+        assert (i // steps[0], j // steps[1]) == place
+        known = cell[~np.isnan(cell)]
+        assert keys[i, j] in (known.min(), known.max()) if known.size else np.isnan(keys[i, j])
 
 
 @pytest.mark.parametrize("spike", [1e6, -1e6])
