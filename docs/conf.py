@@ -26,6 +26,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "mathml",
+    "pictures",
 ]
 exclude_patterns = ["_build", "_ext", "changes"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
@@ -63,7 +64,7 @@ html_css_files = ["extarray.css"]
 html_show_sourcelink = False
 html_search_scorer = str(Path(__file__).parent / "_ext" / "scorer.js")
 # Pages without neighbours need no list of them.
-_ALONE = ["changelog", "design", "glossary", "references", "stability"]
+_ALONE = ["changelog", "design", "gallery", "glossary", "references", "stability"]
 html_sidebars = {name: [] for name in _ALONE}
 html_theme_options = {
     "logo": {"text": "extarray"},

@@ -12,6 +12,8 @@ From the top down; each module uses only modules below it:
     Several arrays together: commit, refresh and close.
 ``rechunk``
     Copies with other chunks, axes, order or dtype, in bounded memory.
+``coordinates``
+    Coordinates of elements along an axis: labels in attributes, or in arrays beside the array.
 ``creation``
     Making and opening arrays.
 ``together``

@@ -27,14 +27,15 @@ from extarray.common.terminal import print_text, printable
 
 __all__ = ["plot", "serve", "view"]
 
-_KINDS = ("growth", "slice", "layout", "zones", "plan")
+_KINDS = ("elements", "growth", "slice", "layout", "zones", "plan")
 _WIDTH = 100  # characters, if the output is not a terminal
 
 #: Parameters of options that apply to some kinds of pictures only.
 _USED_BY = {
     "axis": ("growth", "zones"),
-    "at": ("growth", "zones", "slice"),
-    "axes": ("slice",),
+    "at": ("elements", "growth", "zones", "slice"),
+    "axes": ("elements", "slice"),
+    "panels": ("elements",),
     "selection": ("layout",),
     "ranks": ("zones",),
     "chunks": ("plan",),
@@ -52,9 +53,9 @@ def _axis_at(text: str) -> tuple[int | str, int]:
 
 @command(
     "plot",
-    "draw the growth, a slice, the file layout, the zones or a rechunk plan of an array",
+    "draw the elements, the growth, the file layout, the zones or a rechunk plan of an array",
     array_path(),
-    click.Argument(["kind"], metavar="[KIND]", type=click.Choice(_KINDS), default="growth"),
+    click.Argument(["kind"], metavar="[KIND]", type=click.Choice(_KINDS), default="elements"),
     option(
         "-o --output",
         "FILE",
@@ -66,18 +67,19 @@ def _axis_at(text: str) -> tuple[int | str, int]:
     option(
         "--at",
         "AXIS=INDEX",
-        "fix an axis at a chunk index (slice: at an index); may be repeated",
+        "fix an axis at an index (growth, zones: at a chunk index); may be repeated",
         type=_axis_at,
         multiple=True,
     ),
-    option("--axes", "AXIS,AXIS", "slice: axes of the plane", type=names),
+    option("--axes", "AXIS,AXIS", "elements, slice: axes of the plane", type=names),
+    option("--panels", "AXIS", "elements: axis with a panel for each index", type=axis_of),
     option("-s --selection", "SELECTION", "layout: selection to highlight, such as '[:, 0]'"),
     option("--ranks", "N", "zones: number of ranks (default: 4)", type=click.IntRange(min=1)),
     option("--chunks", "N,...", "plan: chunk shape of the new array", type=integers),
     option("--max-memory", "BYTES", "plan: memory limit"),
-    details="KIND is growth (default): the grid of chunks and how it grew; slice: a plane of "
-    "elements; layout: where the chunks lie in the file; zones: which chunks each MPI rank "
-    "owns; plan: the passes of a rechunk.",
+    details="KIND is elements (default): a line, an image, or several; growth: the grid of chunks "
+    "and how it grew; slice: one plane of elements; layout: where the chunks lie in the file; "
+    "zones: which chunks each MPI rank owns; plan: the passes of a rechunk.",
 )
 def plot(
     path: str, kind: str, output: str | None, text: bool, title: str | None, **given: Any
@@ -103,7 +105,8 @@ def plot(
             return
         try:
             place = sys.stdout.buffer if output == "-" else output
-            getattr(a.plot, kind)(**given, title=title, path=place)
+            draw = a.plot if kind == "elements" else getattr(a.plot, kind)
+            draw(**given, title=title, path=place)
         except ValueError as error:
             if "not supported" in str(error):  # matplotlib does not know the suffix
                 raise WrongCall(str(error)) from None
@@ -128,7 +131,9 @@ def _text(a: Any, kind: str, given: dict[str, Any]) -> str:
     width = shutil.get_terminal_size((_WIDTH, 24)).columns or _WIDTH
     if kind == "zones":
         return text.zones_text(a, a.plot.boxes(given.pop("n")), **given, width=width)
-    if kind == "slice":
+    if kind in ("elements", "slice"):
+        if "panels" in given:
+            raise usage_error("--panels does not apply to --text; fix the axis with --at")
         return text.slice_text(a, **given, width=width)
     draw = text.growth_text if kind == "growth" else text.layout_text
     return draw(a, **given, width=width)

@@ -21,6 +21,7 @@ __all__ = [
     "format_fill",
     "format_tree",
     "shape_text",
+    "text_of",
 ]
 
 # Nonzero only after growth at the start; otherwise they get no line.
@@ -32,6 +33,9 @@ SIZES_OF_FILES = ("file_bytes", "disk_bytes", "metadata_bytes")
 # Most attributes, and characters of one, that a table shows.
 _MOST_ATTRS = 20
 _LONGEST_ATTR = 60
+
+# Most characters of an element.
+_MOST_TEXT = 200
 
 # Most values in an element of a record type that a table shows.
 _MOST_PARTS = 100
@@ -230,3 +234,21 @@ def format_tree(head: str, rows: Sequence[tuple[int, str, str]]) -> str:
         lines.append(f"{stem}{'├' if depth in open_depths else '└'}── {row}")
         open_depths.add(depth)
     return "\n".join([printable(head), *reversed(lines)])
+
+
+def text_of(value: Any) -> str:
+    """Return a value as readable text.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> text_of(np.float32(0.1)), text_of(np.datetime64("2024-05-01")), text_of(np.bool_(True))
+    ('0.1', '2024-05-01', 'True')
+    """
+    if isinstance(value, bytes):
+        text = repr(bytes(value))
+    elif isinstance(value, np.str_):
+        text = repr(str(value))
+    else:
+        text = str(value)
+    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"

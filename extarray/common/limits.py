@@ -122,8 +122,12 @@ class Limits:
     reader_patience: float = 5.0
     #: Share of a demo's time limit that rewriting the other file may take.
     rewriting_share: float = 0.25
+    #: Most bytes of elements that a picture reads in full; of more it shows every nth element.
+    plotted_bytes: int = 1 << 29
     #: Most bytes of elements of a plane that the browser page shows.
     plane_bytes: int = 1 << 27
+    #: Most pages of the file from which the browser page gets all elements of a plane or a line.
+    whole_pages: int = 1 << 18
     #: Elements of the first, coarsest picture of a plane.
     coarsest_elements: int = 256
     #: Pages of the file to read between two looks at the clock: the next pages may take much

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from extarray.common.lazy import Upward
+from extarray.plot.elements import elements, slice_image
 from extarray.plot.growth import growth_map
-from extarray.plot.images import slice_image
 from extarray.plot.layout import layout
 from extarray.plot.plans import rechunk_passes
 from extarray.plot.zones import Zone, zones
@@ -19,10 +19,10 @@ _upward = Upward({"extarray.mpi.zones": "Distribution Zones"})
 
 @final
 class Plots:
-    """Pictures of an array: ``a.plot``.
+    """Pictures of an array: ``a.plot()`` draws its elements, the methods draw how they are stored.
 
-    Each method returns a matplotlib figure, made without ``pyplot``; ``path=`` saves it, ``ax=``
-    draws into your axes.
+    Each picture is a matplotlib figure, which notebooks show and ``plt.show()`` shows; ``path=``
+    saves it and shows it nowhere.  ``ax=`` draws into your axes, and returns them.
 
     Parameters
     ----------
@@ -32,10 +32,10 @@ class Plots:
     --------
     >>> import extarray as xa
     >>> a = xa.create(None, (4, 3), dims=("y", "x"), chunks=1)
-    >>> a.extend("x", 2)
-    >>> figure = a.plot.growth()
-    >>> figure.axes[0].get_xlabel()
-    'x'
+    >>> a.attrs["units"] = "m"
+    >>> figure = a.plot()
+    >>> [ax.get_ylabel() for ax in figure.axes]
+    ['y', '[m]']
     """
 
     __slots__ = ("_array",)
@@ -44,8 +44,20 @@ class Plots:
         self._array = array
 
     def __call__(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the growth map, as `growth` does."""
-        return self.growth(ax, **options)
+        """Draw the elements: a line of one axis, an image of two, several images of three or more.
+
+        Parameters
+        ----------
+        ax, **options
+            As for `extarray.plot.elements`: ``axes=("y", "x")``, ``at={"time": 3}``,
+            ``panels="time"``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Given axes are returned in its place.
+        """
+        return elements(self._array, ax, **options)
 
     def growth(self, ax: Any = None, **options: Any) -> Any:
         """Draw the grid of chunks: each cell has its address, coloured by segment.
@@ -58,6 +70,7 @@ class Plots:
         Returns
         -------
         matplotlib.figure.Figure
+            Given axes are returned in its place.
         """
         return growth_map(self._array, ax, **options)
 
@@ -72,6 +85,7 @@ class Plots:
         Returns
         -------
         matplotlib.figure.Figure
+            Given axes are returned in its place.
         """
         return slice_image(self._array, ax, **options)
 
@@ -88,6 +102,7 @@ class Plots:
         Returns
         -------
         matplotlib.figure.Figure
+            Given axes are returned in its place.
         """
         return layout(self._array, selection, ax, **options)
 
@@ -120,6 +135,7 @@ class Plots:
         Returns
         -------
         matplotlib.figure.Figure
+            Given axes are returned in its place.
         """
         return zones(self._array, self.boxes(n, kind, block, process_grid), ax, **options)
 
@@ -160,6 +176,7 @@ class Plots:
         Returns
         -------
         matplotlib.figure.Figure
+            Given axes are returned in its place.
         """
         if "names" not in options and plan.shape == self._array.shape:
             options["names"] = self._array.dims

@@ -23,7 +23,7 @@ from extarray.grid.growth_map import (
     segments,
     text_colour,
 )
-from extarray.plot.figures import INK, given_axes, saved
+from extarray.plot.figures import INK, given_axes, new_figure, saved
 
 __all__ = ["growth_map", "map_cells"]
 
@@ -31,7 +31,9 @@ _CELL = 0.36  # side of a cell, inches
 _MAX_PANEL = 11.0  # side of a panel, inches; with more chunks cells shrink
 _MAX_FIGURE = 16.0  # width of the panels side by side, inches
 _MIN_LINED = 2.0  # points; smaller cells get no thin lines, which would be invisible
+_MIN_MARKED = 6.0  # points; smaller cells get no corner
 _MIN_FONT = 4.5  # points; addresses in smaller type are left out
+_MOST_LINES = 200  # in a panel with small cells
 _MAX_TEXTS = 10_000  # addresses per panel; text is slow
 _MAX_LEGEND = 10  # segments; a longer legend has one line per axis
 
@@ -53,7 +55,7 @@ def growth_map(
     The colour tells which axis grew, its shade when: light is early, dark is late.  Heavy lines
     separate segments.  The first segment is grey.  Hatching covers elements outside the bounds, in
     chunks that the bounds cut or that were cut off.  Frozen chunks of a compressed array have a
-    dark corner.
+    dark corner, or a shade if cells are small.
 
     Parameters
     ----------
@@ -81,6 +83,7 @@ def growth_map(
     Returns
     -------
     matplotlib.figure.Figure
+        Given axes are returned in its place.
 
     Raises
     ------
@@ -167,13 +170,12 @@ def map_cells(
     marked : callable, optional
         Tells which of some addresses get a dark corner; None: none.
     """
-    figure_module = require("matplotlib.figure", "plot", "a map of chunks")
     planes = planes_of(a, axis=axis, at=at, names=names, classes=classes)
     values = [plane.classes if show_classes else plane.addresses for plane in planes]
     digits = len(str(max(int(value.max()) for value in values)))
     if ax is None:
         figure, axes, across = _new_figure(
-            figure_module, planes, digits, title, 0.0 if legend is None else legend[0]
+            planes, digits, title, 0.0 if legend is None else legend[0], path
         )
     else:
         figure, axes = given_axes(ax, len(planes), f"there are {len(planes)} panels")
@@ -183,16 +185,16 @@ def map_cells(
         outer = (number % across == 0, number < across)
         _draw_cells(one, plane, colours, outer if ax is None else (True, True))
         _draw_outside(one, plane)
-        marks = None if marked is None else marked(plane.addresses)
-        if marks is not None:
-            _draw_marks(one, marks & (plane.classes >= 0))
     if legend is not None and ax is None:
         legend[1](figure)
     # Only the layout determines the size of a cell, and so of the addresses.
     figure.draw_without_rendering()
     for plane, value, one in zip(planes, values, axes, strict=False):
         _draw_lines_and_values(one, plane, value, colours, digits)
-    return saved(figure, path, dpi)
+        marks = None if marked is None else marked(plane.addresses)
+        if marks is not None:
+            _draw_marks(one, marks & (plane.classes >= 0))
+    return saved(figure, path, dpi, ax)
 
 
 def _draw_outside(ax: Any, plane: Plane) -> None:
@@ -215,7 +217,12 @@ def _draw_outside(ax: Any, plane: Plane) -> None:
 
 
 def _draw_marks(ax: Any, marks: NDArray[np.bool_]) -> None:
-    """Give some cells a dark corner, at the lower right."""
+    """Give some cells a dark corner, at the lower right; a shade, if they are too small for it."""
+    if _cell_size(ax, marks.shape) < _MIN_MARKED:
+        shade = np.zeros((*marks.shape, 4))
+        shade[marks] = (0.1, 0.1, 0.1, 0.35)
+        ax.imshow(shade, interpolation="nearest", aspect="equal", gid="frozen", zorder=1.5)
+        return
     collections = require("matplotlib.collections", "plot", "a map of chunks")
     corners = np.argwhere(marks)[:, None, ::-1] + 0.5
     triangle = np.array([[0, 0], [-0.28, 0], [0, -0.28]])
@@ -228,11 +235,7 @@ def _draw_marks(ax: Any, marks: NDArray[np.bool_]) -> None:
 
 
 def _new_figure(
-    figure_module: Any,
-    planes: list[Plane],
-    digits: int,
-    title: str | None,
-    aside: float | None,
+    planes: list[Plane], digits: int, title: str | None, aside: float | None, path: Any
 ) -> tuple[Any, list[Any], int]:
     """Make a figure whose cells are large enough for addresses of a number of digits.
 
@@ -248,7 +251,7 @@ def _new_figure(
         max(3.0, across * (width * cell + 0.25) + 0.5) + (0.0 if aside is None else aside),
         down * (height * cell + 0.45) + (0.5 if aside is None else 0.2) + (0.3 if title else 0.0),
     )
-    figure = figure_module.Figure(figsize=size, layout="constrained")
+    figure = new_figure(size, path)
     axes = list(figure.subplots(down, across, squeeze=False).ravel())
     for ax in axes[len(planes) :]:
         ax.set_visible(False)
@@ -277,8 +280,15 @@ def _draw_cells(
     if plane.title:
         ax.set_title(plane.title, fontsize=9)
     for spine in ax.spines.values():
-        spine.set_color(INK)
         spine.set_linewidth(1.2)
+
+
+def _cell_size(ax: Any, shape: tuple[int, ...]) -> float:
+    """Return the side of a cell in points, after the layout."""
+    window = ax.get_window_extent()
+    height, width = shape
+    side: float = 72 / ax.figure.dpi * min(window.width / width, window.height / height)
+    return side
 
 
 def _draw_lines_and_values(
@@ -291,8 +301,7 @@ def _draw_lines_and_values(
     """Draw lines between cells, heavy between classes, and numbers if there is room."""
     collections = require("matplotlib.collections", "plot", "extarray.plot.growth_map")
     height, width = plane.classes.shape
-    window = ax.get_window_extent()
-    cell = 72 / ax.figure.dpi * min(window.width / width, window.height / height)  # points
+    cell = _cell_size(ax, (height, width))
     for heavy, colour, line_width in (
         (False, "white", min(0.8, cell / 20)),
         (True, INK, min(1.6, cell / 8)),
@@ -300,6 +309,8 @@ def _draw_lines_and_values(
         if heavy or cell >= _MIN_LINED:
             # Turn (top, bottom, left, right) into (x, y) of both ends; cell 0 has its middle at 0.
             ends = plane.lines(heavy)[:, [2, 0, 3, 1]].reshape(-1, 2, 2) - 0.5
+            if cell < 2 * _MIN_LINED and len(ends) > _MOST_LINES:
+                continue  # so many lines so near to each other would cover the colours
             ax.add_collection(
                 collections.LineCollection(
                     ends, colors=colour, linewidths=line_width, capstyle="projecting"
@@ -329,7 +340,9 @@ def _draw_lines_and_values(
 
 
 def _ticks(count: int) -> range:
-    return range(0, count, -(-count // 20))
+    least = -(-count // 20)
+    size = 10 ** (len(str(least)) - 1)
+    return range(0, count, next(k * size for k in (1, 2, 5, 10) if k * size >= least))
 
 
 def _draw_legend(

@@ -15,11 +15,12 @@ from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
 from extarray.grid.chunking import place_of
 from extarray.grid.growth_map import axis_titles, segment_colours, segment_numbers, segments
-from extarray.plot.figures import INK, RED, finished, on_axes
+from extarray.plot.figures import RED, finished, on_axes
 
 __all__ = ["Layout", "layout", "layout_of"]
 
 _MOST_CHUNKS = 100_000
+_WIDE = 0.8  # inches for the label of a tick
 # a vector file holds at most this many chunks as vectors; more become pixels
 _MOST_VECTORS = 5_000
 
@@ -111,6 +112,7 @@ def layout(
     Returns
     -------
     matplotlib.figure.Figure
+        Given axes are returned in its place.
 
     Raises
     ------
@@ -122,22 +124,26 @@ def layout(
         The selection is out of bounds.
     """
     collections: Any = require("matplotlib.collections", "plot", "a layout")
+    colors: Any = require("matplotlib.colors", "plot", "a layout")
     ticker: Any = require("matplotlib.ticker", "plot", "a layout")
     found = layout_of(a, selection)
     titles = axis_titles(a.dims if names is None else names, a.ndim)
     strip: Any = None
     if ax is None and found.is_selected:
-        figure, (drawn, strip) = on_axes(None, (6.4, 4.8), 2, sharex=True, height_ratios=(12, 1))
+        figure, (drawn, strip) = on_axes(
+            None, (6.4, 4.8), 2, path, sharex=True, height_ratios=(12, 1)
+        )
     else:
         given = list(np.ravel(np.asarray(ax, dtype=object))) if ax is not None else [None]
-        figure, drawn = on_axes(given[0], (6.4, 4.4))
+        figure, drawn = on_axes(given[0], (6.4, 4.4), path=path)
         strip = given[1] if found.is_selected and len(given) > 1 else None
     history = segments(a)
     colours = 0.85 * segment_colours(history)  # darker, for a white background
     colours[0] = 0.45  # the pale grey of cells would be invisible as a line
     shade = colours[segment_numbers(history, found.addresses)]
     if found.is_selected:
-        shade = np.where(found.touched[:, None], shade, 0.3 * shade + 0.7)
+        ground = np.asarray(colors.to_rgb(drawn.get_facecolor()))
+        shade = np.where(found.touched[:, None], shade, 0.3 * shade + 0.7 * ground)
     n, size = len(found.addresses), a.chunk_bytes
     rows = np.arange(n)
     corners = np.empty((n, 4, 2))
@@ -164,7 +170,9 @@ def layout(
     last.set_xlabel("offset in the file")
     last.xaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: format_bytes(int(x))))
     # Powers of two are round numbers of bytes.
-    last.xaxis.set_major_locator(ticker.MultipleLocator(2.0 ** round(math.log2(n * size / 5))))
+    room = last.get_window_extent().width / figure.dpi / _WIDE
+    step = 2.0 ** math.ceil(math.log2(n * size / min(6.0, max(1.0, room))))
+    last.xaxis.set_major_locator(ticker.MultipleLocator(step))
     if strip is not None:
         _draw_strip(strip, found, size)
     if title is None and found.is_selected:
@@ -173,7 +181,7 @@ def layout(
             f"{touched} of {n} chunks, {format_bytes(touched * size)}, in {count} "
             f"extent{'s' * (count != 1)}"
         )
-    return finished(figure, drawn, title, path, dpi)
+    return finished(figure, drawn, title, path, dpi, ax)
 
 
 def _row_ticks(grid: tuple[int, ...]) -> list[tuple[int, str]]:
@@ -191,5 +199,3 @@ def _draw_strip(strip: Any, found: Layout, size: int) -> None:
     strip.set_ylim(0, 1)
     strip.set_yticks([0.5], ["touched"])
     strip.tick_params(axis="y", length=0)
-    for spine in strip.spines.values():
-        spine.set_color(INK)

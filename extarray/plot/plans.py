@@ -12,7 +12,7 @@ from extarray.common.errors import ArgumentError
 from extarray.common.extras import require
 from extarray.common.formatting import format_bytes
 from extarray.grid.growth_map import axis_titles
-from extarray.plot.figures import INK, RED, given_axes, saved
+from extarray.plot.figures import RED, frame_colour, given_axes, new_figure, saved
 
 __all__ = ["rechunk_passes"]
 
@@ -53,6 +53,7 @@ def rechunk_passes(
     Returns
     -------
     matplotlib.figure.Figure
+        Given axes are returned in its place.
 
     Raises
     ------
@@ -61,7 +62,6 @@ def rechunk_passes(
     ArgumentError
         The plan has no pass or fewer than two axes, or `ax` has too few axes.
     """
-    figures: Any = require("matplotlib.figure", "plot", "a plan")
     if not plan.passes:
         raise ArgumentError("the plan has no passes, so there is nothing to draw")
     if len(plan.shape) < 2:
@@ -69,7 +69,7 @@ def rechunk_passes(
     titles = axis_titles(names, len(plan.shape))
     count = len(plan.passes)
     if ax is None:
-        figure = figures.Figure(figsize=(3.6 * count + 0.4, 7.0), layout="constrained")
+        figure = new_figure((3.6 * count + 0.4, 7.0), path)
         panels = list(np.ravel(figure.subplots(2, count)))
         if title is not None:
             figure.suptitle(title, fontsize=11)
@@ -80,7 +80,7 @@ def rechunk_passes(
         _draw_template(panels[count + number], one, titles)
     if ax is None:
         _draw_legend(figure)
-    return saved(figure, path, dpi)
+    return saved(figure, path, dpi, ax)
 
 
 def _draw_whole(ax: Any, one: Any, number: int, titles: list[str]) -> None:
@@ -90,7 +90,7 @@ def _draw_whole(ax: Any, one: Any, number: int, titles: list[str]) -> None:
     _frame(ax, (height, width), titles)
     down, right = _first(one)
     ax.add_patch(patches.Rectangle((0, 0), right, down, facecolor="#F6DDA8", linewidth=0))
-    _draw_lines(ax, one.template[-2:], (height, width), {"color": INK, "linewidth": 0.8})
+    _draw_lines(ax, one.template[-2:], (height, width), {"color": frame_colour(), "linewidth": 0.8})
     ax.set_title(
         f"pass {number}: {one.source_chunks} to {one.target_chunks}\n"
         f"reads {format_bytes(one.bytes_read)}, writes {format_bytes(one.bytes_written)}",
@@ -126,7 +126,6 @@ def _frame(ax: Any, extents: tuple[int, int], titles: list[str]) -> None:
     ax.set_ylabel(titles[-2])
     ax.set_xlabel(titles[-1])
     for spine in ax.spines.values():
-        spine.set_color(INK)
         spine.set_linewidth(1.2)
 
 
@@ -146,7 +145,7 @@ def _draw_lines(
 def _draw_legend(figure: Any) -> None:
     lines: Any = require("matplotlib.lines", "plot", "a plan")
     handles = [
-        lines.Line2D([], [], color=INK, linewidth=0.8),
+        lines.Line2D([], [], color=frame_colour(), linewidth=0.8),
         lines.Line2D([], [], color=_SOURCE, linewidth=1.4),
         lines.Line2D([], [], color=RED, linewidth=1.0, linestyle=(0, (4, 3))),
     ]

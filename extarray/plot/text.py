@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.common.errors import ArgumentError
 from extarray.common.formatting import format_bytes
 from extarray.grid.growth_map import Plane, axis_titles, planes_of, segment_numbers, segments
-from extarray.plot.images import plane_of
+from extarray.plot.elements import Values, shown_axes
 from extarray.plot.layout import layout_of
 from extarray.plot.zones import Zone, ranks_at
+from extarray.streaming.extremes import extremes_in_bands
 
 __all__ = ["growth_text", "layout_text", "slice_text", "zones_text"]
 
 _SHADES = " .:-=+*#%@"
 _OUTSIDE = "·"
+_AT_ONCE = 1 << 22  # elements
 
 
 def growth_text(
@@ -118,7 +119,7 @@ def _panel(plane: Plane, values: NDArray[np.int64], width: int) -> list[str]:
 
 def slice_text(
     a: Any,
-    axes: Sequence[int | str] = (-2, -1),
+    axes: Sequence[int | str] | None = None,
     at: Mapping[int | str, int] | None = None,
     width: int = 100,
 ) -> str:
@@ -129,9 +130,9 @@ def slice_text(
     a : ExtArray
         Its elements are real or complex numbers, or booleans.
     axes, at
-        As for `extarray.plot.slice_image`.
+        As for `extarray.plot.elements`; an axis that neither names is held at index 0.
     width : int
-        Most characters per line; of more elements, only one in several is read.
+        Most characters per line; each stands for the extreme of its elements, if there are more.
 
     Returns
     -------
@@ -146,17 +147,27 @@ def slice_text(
      .:-=
     +*#%@
     """
-    shown, index = plane_of(a, (0,) if a.ndim == 1 else axes, at or {})
-    if a.dtype.kind not in "biufc":
-        raise ArgumentError(f"elements of {a.dtype} are not numbers; draw a view of one field")
-    key = list(index)
+    shown, held = shown_axes(a, axes, at or {})
+    index = [held.get(j, 0) % max(1, a.shape[j]) for j in range(a.ndim)]
+    source = Values(a)
+    if not shown or not a.size:
+        return f"{source.read(())}" if not shown else f"no elements: the shape is {a.shape}"
     step = max(1, -(-a.shape[shown[-1]] // width))
-    for j in shown:
-        # A character is about twice as high as wide.
-        key[j] = slice(None, None, step if j == shown[-1] or step == 1 else 2 * step)
-    values = np.asarray(a[tuple(key)])
-    values = values.T if shown != sorted(shown) else values
-    values = np.atleast_2d(np.abs(values) if values.dtype.kind == "c" else values).astype(float)
+    # A character is about twice as high as wide.
+    steps = [step if j == shown[-1] or step == 1 else 2 * step for j in shown]
+
+    def read(box: Sequence[slice]) -> NDArray[Any]:
+        key: list[Any] = list(index)
+        for j, part in zip(shown, box, strict=True):
+            key[j] = part
+        values = source.read(tuple(key))
+        return values.T if shown != sorted(shown) else values
+
+    shape = [a.shape[j] for j in shown]
+    values = np.atleast_2d(extremes_in_bands(read, shape, steps, _AT_ONCE))
+    if values.dtype.kind == "M":
+        values = np.where(np.isnat(values), np.nan, values.astype(np.int64))
+    values = values.astype(float)
     known = np.isfinite(values)
     low, high = (values[known].min(), values[known].max()) if known.any() else (0.0, 0.0)
     scaled = (np.where(known, values, low) - low) / ((high - low) or 1.0)

@@ -85,6 +85,7 @@ def zones(
     Returns
     -------
     matplotlib.figure.Figure
+        Given axes are returned in its place.
 
     Raises
     ------

@@ -23,6 +23,8 @@ From the top down; each module uses only modules below it:
     Streaming: an operation runs over boxes of elements, each in memory for a moment.  Decides how
     many bytes a box may have (`box_bytes`; `operands.step_bytes` for whole lanes and tables) and
     how many threads work; `grid.tiles` decides the shape of a box.
+``extremes``
+    Extremes of cells: what a picture shows of an array that has more elements than places.
 ``limits``
     Limits on how much a function may bring into memory unasked.
 ``mapped_pages``

@@ -28,10 +28,8 @@ Its modules, from the top down; each uses some of those below it:
     time.
 ``growth``
     The growth map, as the page draws it: rectangles, lines, colours and texts, as numbers.
-``coordinates``
-    Coordinates of elements along an axis, as texts.
 ``encoding``
-    Encode elements of any data type as numbers that the page can colour, and as texts.
+    Encode elements of any data type as numbers that the page can colour.
 
 May use: array, and the rooms below it.
 """

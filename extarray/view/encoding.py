@@ -1,4 +1,4 @@
-"""Encode elements of any data type as numbers that the page can colour, and as texts.
+"""Encode elements of any data type as numbers that the page can colour.
 
 Small integers and booleans go unchanged.  All others go as float32 differences from a base that is
 chosen for each picture, so that two dates of a day, or two integers near 2**60, stay distinct.
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from extarray.common.errors import ArgumentError
 
-__all__ = ["PARTS", "Choice", "Encoded", "choices_of", "encode", "pack", "text_of"]
+__all__ = ["PARTS", "Choice", "Encoded", "choices_of", "encode", "keys_of", "pack"]
 
 #: The parts of a complex number that can be shown.
 PARTS = ("magnitude", "phase", "real", "imaginary")
@@ -24,7 +24,6 @@ PARTS = ("magnitude", "phase", "real", "imaginary")
 _FILL_BITS = 0x7FC0F111
 _LEAST = np.iinfo(np.int64).min
 _MOST_CHOICES = 256
-_MOST_TEXT = 200  # characters
 _AS_THEY_ARE = {"|b1": "u1", "|u1": "u1", "|i1": "i1", "<u2": "u2", "<i2": "i2"}
 _UNITS_OF_DAYS = ("Y", "M", "W")  # units of dates without a fixed number of seconds, and weeks
 
@@ -199,6 +198,30 @@ def encode(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> Enco
     return Encoded("f4", float(base), float(scale), _finite(encoded_fill), data)
 
 
+def keys_of(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> NDArray[np.float64]:
+    """Return numbers by which values are compared; NaN where there is no value.
+
+    Parameters
+    ----------
+    values, part
+        As for `encode`.
+    fill : scalar, optional
+        The fill value, which is no value unless it is zero.
+
+    Examples
+    --------
+    >>> keys_of(np.array([3, -9, 4]), fill=np.int64(-9))
+    array([ 3., nan,  4.])
+    """
+    with np.errstate(all="ignore"):
+        keys = _numbers(values, part).astype(np.float64)
+        if values.dtype.kind in "mM":
+            keys[np.isnat(values)] = np.nan
+        if fill is not None and fill == fill and fill != np.zeros((), values.dtype)[()]:
+            keys[np.asarray(values == fill)] = np.nan
+    return keys
+
+
 def _finite(value: float | None) -> float | None:
     return value if value is not None and np.isfinite(value) else None
 
@@ -285,20 +308,3 @@ def pack(facts: dict[str, Any], *blocks: NDArray[Any]) -> bytes:
         data = np.ascontiguousarray(block).reshape(-1).view(np.uint8)
         parts += [data, b"\0" * (-data.size % 8 if number + 1 < len(blocks) else 0)]
     return b"".join(parts)
-
-
-def text_of(value: Any) -> str:
-    """Return a value as readable text.
-
-    Examples
-    --------
-    >>> text_of(np.float32(0.1)), text_of(np.datetime64("2024-05-01")), text_of(np.bool_(True))
-    ('0.1', '2024-05-01', 'True')
-    """
-    if isinstance(value, bytes):
-        text = repr(bytes(value))
-    elif isinstance(value, np.str_):
-        text = repr(str(value))
-    else:
-        text = str(value)
-    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"

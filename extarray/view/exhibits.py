@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from extarray.array.coordinates import Coordinate, coordinate_of
 from extarray.array.creation import open as open_array
 from extarray.common.errors import ExtArrayError, MissingError
-from extarray.common.formatting import format_attrs, format_bytes, format_disk, format_fill
+from extarray.common.formatting import format_attrs, format_bytes, format_disk, format_fill, text_of
 from extarray.fetched.paths import local_or_remote
 from extarray.format.labels import SPLIT, known_split
 from extarray.format.suffixes import METADATA, all_names, split_name, without_suffix
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.group_index import names_in_group
 from extarray.storage.filesystem import has_files, walk_folders
-from extarray.view.coordinates import Coordinate, coordinate_of
-from extarray.view.encoding import PARTS, Choice, choices_of, text_of
+from extarray.view.encoding import PARTS, Choice, choices_of
 
 __all__ = ["Exhibit", "Gallery"]
 

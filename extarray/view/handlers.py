@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from importlib import resources
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -31,11 +32,20 @@ from extarray.common.errors import (
     MissingError,
 )
 from extarray.common.extras import require
+from extarray.common.formatting import text_of
 from extarray.view.connections import Connections
-from extarray.view.encoding import PARTS, Choice, encode, pack, text_of
+from extarray.view.encoding import PARTS, Choice, encode, keys_of, pack
 from extarray.view.exhibits import Exhibit, Gallery
 from extarray.view.growth import growth_map
-from extarray.view.planes import Abandoned, Span, check_span, read_plane
+from extarray.view.planes import (
+    Abandoned,
+    Span,
+    can_be_whole,
+    check_span,
+    read_extremes,
+    read_line_ends,
+    read_plane,
+)
 
 __all__ = ["Site", "make_app"]
 
@@ -171,6 +181,10 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         """Return the header that shows the token."""
         header: str = self.request.headers.get("Authorization", "")
         return header
+
+    def is_wanted(self) -> bool:
+        """Tell whether somebody waits for the answer."""
+        return not (self.is_gone or self.site.ends.is_set())
 
     def compute_etag(self) -> None:
         return None
@@ -421,18 +435,23 @@ class Picture(Handler):
             if rows is not None and rows.axis == columns.axis:
                 raise ArgumentError("rows and columns are the same axis; give two axes")
             choice, part = self.choice(exhibit), self.part()
+            fill = choice.of(array.fill_value)
             level = self.integer("level", -1)
-            plane = read_plane(
-                array,
-                at,
-                rows,
-                columns,
-                choice,
-                level=None if level < 0 else level,
-                seconds=allowed,
-                is_wanted=lambda: not (self.is_gone or self.site.ends.is_set()),
-            )
-            encoded = encode(plane.values, part, choice.of(array.fill_value))
+            if self.integer("whole", 0):
+                keys = partial(keys_of, part=part, fill=fill)
+                plane = read_extremes(array, at, rows, columns, choice, keys, self.is_wanted)
+            else:
+                plane = read_plane(
+                    array,
+                    at,
+                    rows,
+                    columns,
+                    choice,
+                    level=None if level < 0 else level,
+                    seconds=allowed,
+                    is_wanted=self.is_wanted,
+                )
+            encoded = encode(plane.values, part, fill)
             check = zlib.crc32(encoded.data.reshape(-1).view(np.uint8), plane.level)
             if check == known:
                 return None
@@ -449,6 +468,8 @@ class Picture(Handler):
                 "start": [0 if rows is None else rows.start, columns.start],
                 "steps": list(plane.steps),
                 "level": plane.level,
+                "whole": plane.is_whole,
+                "more": not plane.is_whole and can_be_whole(array, rows, columns, choice),
                 "origin": list(origin),
                 "check": check,
                 "ms": round(1000 * (time.perf_counter() - clock), 2),
@@ -486,18 +507,19 @@ class Profile(Handler):
                 raise ArgumentError(f"the array has no axis {axis}; it has {len(shape)} axes")
             span = Span(axis, 0, shape[axis], self.integer("pixels", 1024))
             check_span(span, shape)
-            choice = self.choice(exhibit)
-            plane = read_plane(
-                array,
-                at,
-                None,
-                span,
-                choice,
-                seconds=0.3,
-                is_wanted=lambda: not (self.is_gone or self.site.ends.is_set()),
-            )
-            encoded = encode(plane.values[0], self.part(), choice.of(array.fill_value))
-            facts = {**encoded.facts(), "step": plane.steps[1], "axis": axis}
+            choice, part = self.choice(exhibit), self.part()
+            fill = choice.of(array.fill_value)
+            facts = {"axis": axis, "whole": True, "more": False}
+            if self.integer("whole", 0):
+                keys = partial(keys_of, part=part, fill=fill)
+                line = read_line_ends(array, at, span, choice, keys, self.is_wanted)
+                encoded = encode(line.values, part, fill)
+                facts |= {**encoded.facts(), "step": span.step(0), "count": len(line.values)}
+                return pack(facts, encoded.data, line.places.astype("<f8"))
+            plane = read_plane(array, at, None, span, choice, seconds=0.3, is_wanted=self.is_wanted)
+            encoded = encode(plane.values[0], part, fill)
+            facts |= {**encoded.facts(), "step": plane.steps[1], "whole": plane.is_whole}
+            facts["more"] = not plane.is_whole and can_be_whole(array, None, span, choice)
             return pack(facts, encoded.data)
 
         body = await self.work(self.site.pictures, read)

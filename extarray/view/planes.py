@@ -4,7 +4,8 @@ A plane larger than the screen is read in steps: every nth element along each ax
 array each of these lies in another page of the file, so reading millions of them can take long
 unless they are in memory, which nobody can know beforehand.  Reading therefore goes from coarse to
 fine: a coarse picture first, then the finest one that the remaining time allows.  The page asks for
-a finer one while it shows the coarse one.
+a finer one while it shows the coarse one.  At last, if the plane is not too large, all of its
+elements are read, and each pixel shows the extreme of its own: nothing hides between the steps.
 
 Elements are read by calls (``pread``), not through a mapping: a mapping reads ahead, often
 megabytes, around each element that is not in memory, and fills memory with zeros for a sparse file.
@@ -21,12 +22,25 @@ from numpy.typing import NDArray
 
 from extarray.common.errors import ArgumentError, BoundsError
 from extarray.common.limits import limits
+from extarray.streaming.extremes import ends, extreme_places
 from extarray.view.encoding import Choice
 
-__all__ = ["Abandoned", "Plane", "Span", "check_span", "read_plane"]
+__all__ = [
+    "Abandoned",
+    "Line",
+    "Plane",
+    "Span",
+    "can_be_whole",
+    "check_span",
+    "read_extremes",
+    "read_line_ends",
+    "read_plane",
+]
 
 _BAND_SECONDS = 0.03  # between two checks of the clock and of whether the picture is still wanted
 _PAGE = 4096  # bytes
+_AT_ONCE = 1 << 22  # elements to reduce at once
+_PART = 1 << 16  # elements of a line to read at once: each may lie in a page of its own
 
 
 class Abandoned(Exception):  # noqa: N818 -- nothing went wrong
@@ -49,6 +63,10 @@ class Span(NamedTuple):
         """Return the elements in a step, which doubles with each level."""
         return -(-max(1, self.stop - self.start) // self.pixels) << level
 
+    def in_full(self) -> Span:
+        """Return the same part in steps of one element."""
+        return self._replace(pixels=max(1, self.stop - self.start))
+
     def count(self, level: int) -> int:
         """Return the number of elements to read."""
         return len(range(self.start, self.stop, self.step(level)))
@@ -65,11 +83,21 @@ class Plane(NamedTuple):
         0: the finest that the screen can show.
     steps : tuple of int
         Distance in elements between neighbouring values, along rows and columns.
+    is_whole : bool
+        Whether no element is left out: each value stands for itself, or is the extreme of its cell.
     """
 
     values: NDArray[Any]
     level: int
     steps: tuple[int, int]
+    is_whole: bool
+
+
+class Line(NamedTuple):
+    """Elements along an axis: the least and the greatest of each step, and their places."""
+
+    values: NDArray[Any]
+    places: NDArray[np.int64]
 
 
 def read_plane(
@@ -127,13 +155,92 @@ def read_plane(
             assert plane is not None
             return plane
         steps = (1 if rows is None else rows.step(now), columns.step(now))
-        plane = Plane(values, now - finest, steps)
+        plane = Plane(values, now - finest, steps, max(steps) == 1)
         left = end - time.perf_counter()
         finer = range(finest, now)
         found = next((k for k in finer if count(k) / reader.in_page(k) * reader.rate <= left), None)
         if found is None:
             return plane
         now = found
+
+
+def can_be_whole(array: Any, rows: Span | None, columns: Span, choice: Choice) -> bool:
+    """Tell whether all elements of a part may be read, which takes a second or so."""
+    fine = [None if span is None else span.in_full() for span in (rows, columns)]
+    assert fine[1] is not None
+    reader = _Reader(array, (), fine[0], fine[1], choice, lambda: True)
+    count = fine[1].count(0) * (1 if fine[0] is None else fine[0].count(0))
+    is_small = count * choice.dtype.itemsize <= limits.plane_bytes
+    return is_small and count / reader.in_page(0) <= limits.whole_pages
+
+
+def read_extremes(
+    array: Any,
+    at: Sequence[int],
+    rows: Span | None,
+    columns: Span,
+    choice: Choice,
+    keys: Callable[[NDArray[Any]], NDArray[np.float64]],
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Plane:
+    """Read all elements of a plane, and return the extreme of each cell.
+
+    Parameters
+    ----------
+    array, at, rows, columns, choice, is_wanted
+        As for `read_plane`.
+    keys : callable
+        Returns the numbers by which elements are compared.
+
+    Raises
+    ------
+    BoundsError, Abandoned
+        As for `read_plane`.
+    """
+    steps = (1 if rows is None else rows.step(0), columns.step(0))
+    fine = None if rows is None else rows.in_full()
+    reader = _Reader(array, at, fine, columns.in_full(), choice, is_wanted)
+    height = 1 if rows is None else rows.stop - rows.start
+    width = columns.stop - columns.start
+    values = np.empty((-(-height // steps[0]), columns.count(0)), choice.dtype)
+    # Bands of rows, or parts of the only row.
+    down = max(1, _AT_ONCE // (max(1, width) * steps[0])) * steps[0]
+    across = width if rows is not None else max(1, _AT_ONCE // steps[1]) * steps[1]
+    for row in range(0, height if width else 0, down):
+        for column in range(0, width, across):
+            if not is_wanted():
+                raise Abandoned
+            size = (min(down, height - row), min(across, width - column))
+            part = np.empty(size, choice.dtype)
+            reader.read_band(part, 0, row, column)
+            found = part[extreme_places(keys(part), steps)]
+            i, j = row // steps[0], column // steps[1]
+            values[i : i + len(found), j : j + found.shape[1]] = found
+    return Plane(values, 0, steps, True)
+
+
+def read_line_ends(
+    array: Any,
+    at: Sequence[int],
+    columns: Span,
+    choice: Choice,
+    keys: Callable[[NDArray[Any]], NDArray[np.float64]],
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Line:
+    """Read all elements along an axis, and return the ends of each step; see `read_extremes`."""
+    step, n = columns.step(0), columns.stop - columns.start
+    reader = _Reader(array, at, None, columns.in_full(), choice, is_wanted)
+    band = max(1, _PART // step) * step
+    values, places = [np.empty(0, choice.dtype)], [np.empty(0, np.int64)]
+    for start in range(0, n, band):
+        if not is_wanted():
+            raise Abandoned
+        part = np.empty((1, min(band, n - start)), choice.dtype)
+        reader.read_band(part, 0, 0, start)
+        found, _ = ends(keys(part[0]), step)
+        values.append(part[0][found])
+        places.append(found + start)
+    return Line(np.concatenate(values), np.concatenate(places))
 
 
 class _Reader:
@@ -183,14 +290,14 @@ class _Reader:
             most = max(limits.coarsest_elements, pages * in_page)
             down = max(1, min(height - row, most // width)) if column == 0 else 1
             across = min(width - column, most) if down == 1 else width
-            self._read_band(values[row : row + down, column : column + across], level, row, column)
+            self.read_band(values[row : row + down, column : column + across], level, row, column)
             self.rate = (time.perf_counter() - clock) * in_page / (down * across)
             column += across
             if column == width:
                 row, column = row + down, 0
         return values
 
-    def _read_band(self, target: NDArray[Any], level: int, row: int, column: int) -> None:
+    def read_band(self, target: NDArray[Any], level: int, row: int, column: int) -> None:
         """Fill `target` with elements of a level, starting at a row and a column."""
 
         def piece(span: Span, first: int, n: int) -> slice:

@@ -712,7 +712,7 @@ def test_labels_take_memory_as_they_are_long(scratch, form, job):
                     str(scratch / "a"), engine="extarray"
                 ).close()
             else:
-                from extarray.view.coordinates import coordinate_of
+                from extarray.array.coordinates import coordinate_of
 
                 found = coordinate_of(0, ["x"], [0], a.attrs, lambda name: None)
                 assert found is None or len(found.texts([0, 1, 2])) == 3

@@ -274,14 +274,15 @@ class TestGrowthMap:
 
         figure = Figure(figsize=(9, 3))
         axes = figure.subplots(1, 4)
-        assert plot.growth_map(grown(*DRXMP_3), axes) is figure
+        assert plot.growth_map(grown(*DRXMP_3), axes) is axes
         assert [len(ax.texts) for ax in axes] == [24] * 4
         assert figure.legends == []
         with pytest.raises(ArgumentError, match="ax has 2 axes, but there are 4 panels"):
             plot.growth_map(grown(*DRXMP_3), axes[:2])
         parts = Figure(figsize=(9, 3))
         left, _ = parts.subfigures(1, 2)
-        assert plot.growth_map(grown(*OTOO_3A[:2]), left.subplots()) is parts
+        plot.growth_map(grown(*OTOO_3A[:2]), left.subplots())
+        assert len(left.axes) == len(parts.axes) == 1
 
     @pytest.mark.slow
     def test_writes_a_file(self, tmp_path):
@@ -338,9 +339,8 @@ class TestComposite:
     def test_given_axes(self):
         from matplotlib.figure import Figure
 
-        figure = Figure()
-        ax = figure.subplots()
-        assert plot.composite(np.zeros((2, 2, 3)), (0, 1, 2), ax) is figure
+        ax = Figure().subplots()
+        assert plot.composite(np.zeros((2, 2, 3)), (0, 1, 2), ax) is ax
 
     def test_refusals(self):
         with pytest.raises(ShapeError, match="rows, columns, bands"):

@@ -4,6 +4,8 @@ Each page runs in a separate process, in an empty folder, from the first block t
 namespace:
 
 - ``python`` and ``pycon`` blocks with ``>>>`` are doctests; other ``python`` blocks are executed;
+- blocks of the directives ``{picture}`` and ``{setup}``, which the build of the documentation runs
+  as well, are executed where matplotlib is installed;
 - ``sh`` blocks are run by ``sh -eu``;
 - blocks in other languages (``text``, ``console``, ...) are not run.
 
@@ -87,7 +89,11 @@ def blocks(text):
                 break
             body.append(inner[indent:] if not inner[:indent].strip() else inner)
         key, value = (note["key"], note["value"]) if note else (None, "")
-        yield Block(opening["info"].strip(), "\n".join(body) + "\n", first or 0, key, value)
+        language = opening["info"].strip()
+        if language.startswith(("{picture}", "{setup}")):
+            body = [line for line in body if not re.match(":[a-z]+: ", line)]
+            language, (key, value) = "python", (key or "needs", value or "matplotlib")
+        yield Block(language, "\n".join(body) + "\n", first or 0, key, value)
         note = None
 
 

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
 
-from extarray.view.encoding import PARTS, choices_of, encode, pack, text_of
+from extarray.common.formatting import text_of
+from extarray.view.encoding import PARTS, choices_of, encode, pack
 
 RNG = np.random.default_rng(0)
 FILL = 0x7FC0F111

@@ -395,8 +395,28 @@ class TestWhatIsServed(Case):
         head, body = self.numbers("profile", name="scene", at="0,9,11", axis=0)
         np.testing.assert_array_equal(np.frombuffer(body, "<f4"), self.data[:, 9, 11])
         head, body = self.numbers("profile", name="scene", at="1,0,11", axis=1, pixels=25)
-        assert head["step"] == 2
+        assert (head["step"], head["whole"], head["more"]) == (2, False, True)
         np.testing.assert_array_equal(np.frombuffer(body, "<f4"), self.data[1, ::2, 11])
+        query = {"name": "scene", "at": "1,0,11", "axis": 1, "pixels": 10, "whole": 1}
+        head, body = self.numbers("profile", **query)
+        n = head["count"]
+        values = np.frombuffer(body, "<f4", n)
+        places = np.frombuffer(body, "<f8", n, -(-4 * n // 8) * 8).astype(int)
+        np.testing.assert_array_equal(values, self.data[1, places, 11])
+        for start in range(0, 50, head["step"]):
+            run = self.data[1, start : start + head["step"], 11]
+            mine = values[(places >= start) & (places < start + head["step"])]
+            assert {np.nanmin(run), np.nanmax(run)} <= set(mine.tolist())
+
+    def test_a_plane_without_steps_between(self):
+        head, _ = self.plane("scene", (2, 0, 0), (1, 0, 50, 25), (2, 0, 70, 35))
+        assert (head["whole"], head["more"]) == (False, True)
+        where = {"rows": "1,0,50,25", "columns": "2,0,70,35"}
+        head, body = self.numbers("plane", name="scene", at="2,0,0", whole=1, **where)
+        assert (head["whole"], head["more"], head["steps"]) == (True, False, [2, 2])
+        got = np.frombuffer(body, "<f4").reshape(head["shape"])
+        cells = self.data[2].reshape(25, 2, 35, 2).swapaxes(1, 2).reshape(25, 35, 4)
+        assert ((got == np.nanmin(cells, -1)) | (got == np.nanmax(cells, -1))).all()
 
     def test_values_are_exact(self):
         told = self.facts("value", name="scene", at="5,9,11")

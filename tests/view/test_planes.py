@@ -13,8 +13,16 @@ from extarray.common.limits import limits
 pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
 
 from extarray.view import planes
-from extarray.view.encoding import choices_of
-from extarray.view.planes import Abandoned, Span, check_span, read_plane
+from extarray.view.encoding import choices_of, keys_of
+from extarray.view.planes import (
+    Abandoned,
+    Span,
+    can_be_whole,
+    check_span,
+    read_extremes,
+    read_line_ends,
+    read_plane,
+)
 
 SHAPE = (30, 41, 52)
 VALUES = np.arange(np.prod(SHAPE)).reshape(SHAPE).astype("f4")
@@ -90,6 +98,56 @@ def test_bands_and_parts_of_rows_make_the_same_plane(array, monkeypatch):
     monkeypatch.setattr(limits, "band_pages", 1)
     got = plane(array, [0, 0, 9], Span(1, 0, 41, 41), Span(0, 0, 30, 30), level=0)
     np.testing.assert_array_equal(got.values, VALUES[:, :, 9].T)
+
+
+@given(axes=st.permutations([0, 1, 2]), rows=spans, columns=spans, at=st.integers(0, 29))
+def test_extremes_leave_nothing_out(array, axes, rows, columns, at):
+    (choice,) = choices_of(array.dtype)
+    r, c = axes[:2]
+    spans = Span(r, *rows), Span(c, *columns)
+    got = read_extremes(array, [at] * 3, *spans, choice, keys_of)
+    index = [at] * 3
+    index[r], index[c] = slice(*rows[:2]), slice(*columns[:2])
+    want = VALUES[tuple(index)]
+    want = want.T if r > c else want
+    assert got.is_whole
+    assert got.values.shape == tuple(span.count(0) for span in spans)
+    down, across = got.steps
+    for i, j in np.ndindex(got.values.shape):
+        cell = want[i * down : (i + 1) * down, j * across : (j + 1) * across]
+        assert got.values[i, j] in (cell.min(), cell.max())
+
+
+def test_a_spike_between_the_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(planes, "_AT_ONCE", 500)
+    monkeypatch.setattr(planes, "_PART", 64)
+    values = np.zeros((200, 300), "i2")
+    values[77, 131] = -5
+    values[::2] = -9  # the fill value, which is nothing
+    with xa.from_array(values, tmp_path / "a", chunks=(64, 64), fill_value=-9) as a:
+        (choice,) = choices_of(a.dtype)
+        rows, columns = Span(0, 0, 200, 20), Span(1, 0, 300, 30)
+        assert can_be_whole(a, rows, columns, choice)
+        assert not read_plane(a, [0, 0], rows, columns, choice).is_whole
+
+        def keys(part):
+            return keys_of(part, fill=np.int16(-9))
+
+        got = read_extremes(a, [0, 0], rows, columns, choice, keys)
+        want = np.zeros((20, 30), "i2")
+        want[7, 13] = -5
+        np.testing.assert_array_equal(got.values, want)
+        got = read_extremes(a, [77, 0], None, columns, choice, keys)
+        np.testing.assert_array_equal(got.values, want[7:8])
+        line = read_line_ends(a, [0, 131], rows, choice, keys)
+        assert -5 in line.values[line.places == 77]
+        np.testing.assert_array_equal(line.values, values[line.places, 131])
+        with pytest.raises(Abandoned):
+            read_extremes(a, [0, 0], rows, columns, choice, keys, lambda: False)
+        with pytest.raises(Abandoned):
+            read_line_ends(a, [0, 0], rows, choice, keys, lambda: False)
+        monkeypatch.setattr(limits, "plane_bytes", 1000)
+        assert not can_be_whole(a, rows, columns, choice)
 
 
 def test_what_nobody_wants_is_given_up(array):

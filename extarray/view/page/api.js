@@ -87,8 +87,13 @@ export async function askNumbers(what, query, signal) {
     answer.buffer = all.buffer;
     answer.at = 0;
   }
-  answer.data = new KINDS[answer.code](answer.buffer, answer.at);
-  if (answer.code === "f4") answer.bits = new Uint32Array(answer.buffer, answer.at);
+  answer.data = new KINDS[answer.code](answer.buffer, answer.at, answer.count);
+  if (answer.code === "f4") answer.bits = new Uint32Array(answer.buffer, answer.at, answer.count);
+  if (answer.count !== undefined) {
+    // The places of the numbers follow, at a multiple of 8 bytes.
+    const end = answer.at + Math.ceil(answer.data.byteLength / 8) * 8;
+    answer.places = new Float64Array(answer.buffer, end, answer.count);
+  }
   return answer;
 }
 

@@ -119,7 +119,7 @@ export class Profile {
     return Math.min(this.extent - 1, Math.max(0, place));
   }
 
-  /** Draw; `data` has numbers and `step`, `label` returns the text of an index. */
+  /** Draw; `data` has numbers, and `step` or their places; `label` returns the text of an index. */
   draw(data, extent, at, choice, label) {
     this.data = data;
     this.extent = extent;
@@ -188,7 +188,7 @@ export class Profile {
     for (let i = 0; i < n; i += 1) {
       const v = values[i];
       if (v - v !== 0) { drawing = false; continue; }
-      const px = x(i * data.step);
+      const px = x(data.places ? data.places[i] : i * data.step);
       const isAlone = !drawing && !(values[i + 1] - values[i + 1] === 0);
       if (drawing) context.lineTo(px, y(v));
       else context.moveTo(px, y(v));

@@ -159,16 +159,19 @@ export function summary(frame, withoutFill) {
   let high = -Infinity;
   const known = new Float64Array(Math.ceil(data.length / step));
   let n = 0;
-  for (let i = 0; i < data.length; i += step) {
+  for (let i = 0; i < data.length; i += 1) {
     let x = data[i];
     if (x !== x && !withoutFill && frame.fill !== null && bits[i] === FILL_BITS) x = frame.fill;
     if (x - x !== 0 || (fillInside && x === frame.fill)) continue;
-    known[n] = x;
-    n += 1;
+    // The ends are those of all numbers; a part of them is enough for the histogram.
     if (x < low) low = x;
     if (x > high) high = x;
+    if (i % step) continue;
+    known[n] = x;
+    n += 1;
   }
-  if (n === 0) return null;
+  if (low > high) return null;
+  if (n === 0) { known[0] = low; n = 1; }
   const values = known.subarray(0, n);
   const few = new Float64Array(Math.min(n, 20000));
   for (let i = 0; i < few.length; i += 1) few[i] = values[Math.floor((i * n) / few.length)];

@@ -64,27 +64,33 @@ const frames = new Latest(async (task, now) => {
     rows: state.rows < 0 ? null : [state.rows, ...rows].join(","),
     columns: [state.columns, ...columns].join(","),
     ms: 100,
-    have: task.again && picture.frame && picture.frame.name === state.name ? picture.frame.check : null,
+    have: task.again && picture.frame && picture.frame.name === state.name ? picture.frame.known : null,
   };
   const origin = state.info.origin.join();
   // A second look is never coarser than the first.
   let level = task.again && picture.frame ? picture.frame.level : null;
+  let whole = null;
   while (true) {
     const begun = performance.now();
-    const frame = await askNumbers("plane", { ...query, level, packed: isSlow ? 1 : null }, now.controller.signal);
+    const frame = await askNumbers("plane", { ...query, level, whole, packed: isSlow ? 1 : null }, now.controller.signal);
     if (!frame || query.name !== state.name) return;
     if (frame.origin.join() !== origin) return; // the start has moved: news will tell
     frame.name = state.name;
     frame.took = performance.now() - begun;
+    // Later looks compare what is read in steps, which is fast, and not the extremes.
+    frame.known = whole ? picture.frame.known : frame.check;
+    frame.pace = whole ? picture.frame.pace : frame.took;
     if (!frame.constant && frame.data.byteLength > 1 << 20) {
       // On a slow link, such as a tunnel to another machine, compression saves time.
       const way = (frame.took - frame.ms) / 1000;
       isSlow = frame.data.byteLength / way < (isSlow ? SLOW * 4 : SLOW);
     }
     showFrame(frame);
-    if (frame.level === 0 || frames.stale || document.hidden) break;
-    // Finer frames may take long; newer requests go first.
-    level = frame.level - 1;
+    if ((frame.level === 0 && !frame.more) || frames.stale || document.hidden) break;
+    // Finer frames may take long; newer requests go first.  The last one leaves no element out.
+    if (frame.level === 0) whole = 1;
+    level = Math.max(0, frame.level - 1);
+    query.have = null;
     now.long = true;
     $("busy").hidden = false;
   }
@@ -92,13 +98,18 @@ const frames = new Latest(async (task, now) => {
 });
 frames.failed = failed;
 
-const profiles = new Latest(async () => {
+const profiles = new Latest(async (task, now) => {
   const { along: axis, name } = state;
   if (axis < 0 || isEmpty()) return;
-  const data = await askNumbers("profile", { ...question(), axis, pixels: 2048 });
-  if (axis !== state.along || name !== state.name) return;
-  profileData = data;
-  drawProfile();
+  const query = { ...question(), axis, pixels: 2048 };
+  for (const whole of [null, 1]) {
+    const data = await askNumbers("profile", { ...query, whole }, now.controller.signal);
+    if (axis !== state.along || name !== state.name) return;
+    profileData = data;
+    drawProfile();
+    if (!data.more || profiles.stale || document.hidden) return;
+    now.long = true; // the ends of all steps: newer requests go first
+  }
 });
 profiles.failed = failed;
 
@@ -218,7 +229,10 @@ function showFrame(frame) {
   recolour();
   const [down, across] = frame.steps;
   const told = [];
-  if (down > 1 || across > 1) told.push(state.rows < 0 ? `every ${nth(across)}` : `every ${nth(down)} × ${nth(across)}`);
+  if (down > 1 || across > 1) {
+    if (frame.whole) told.push(`extremes of ${state.rows < 0 ? "" : `${grouped(down)} × `}${grouped(across)}`);
+    else told.push(state.rows < 0 ? `every ${nth(across)}` : `every ${nth(down)} × ${nth(across)}`);
+  }
   told.push(`${grouped(frame.shape[0])} × ${grouped(frame.shape[1])} read in ${short(frame.ms, 2)} ms`);
   $("note").textContent = told.join(" · ");
   document.body.dataset.frame = String(Number(document.body.dataset.frame ?? 0) + 1);
@@ -271,7 +285,11 @@ function setRange(kind, low, high) {
 function drawProfile() {
   if (!state.info || state.along < 0) return;
   profile.draw(isEmpty() ? null : profileData, extent(state.along), state.at[state.along], choice(), (i) => label(state.along, i));
-  const every = profileData && profileData.step > 1 ? `every ${nth(profileData.step)} element` : "";
+  let every = "";
+  if (profileData && profileData.step > 1) {
+    every = profileData.whole
+      ? `least and greatest of every ${grouped(profileData.step)}` : `every ${nth(profileData.step)} element`;
+  }
   $("profilevalue").textContent = every;
 }
 
@@ -857,7 +875,7 @@ function listen() {
   });
   setInterval(() => {
     // Elements may be overwritten without news; slow pictures are not checked again.
-    if (news.connected && !frames.busy && (picture.frame?.took ?? 1e9) < 300) {
+    if (news.connected && !frames.busy && (picture.frame?.pace ?? 1e9) < 300) {
       frames.want({ again: true });
       values.want([...(hover ?? state.at)]);
     }
