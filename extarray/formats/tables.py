@@ -8,13 +8,13 @@ import itertools
 import math
 import re
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.common.arguments import check_flag
 from extarray.common.calls import public
+from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ArgumentTypeError, FormatError
 from extarray.formats.description import Description
 from extarray.formats.files import file_name, of_library, unknown_part
@@ -74,7 +74,8 @@ def from_csv(
     r"""Make an array of records of a table in a CSV file, or a group of its columns.
 
     The file is read twice, in bounded memory: once to find types that hold every entry of a column
-    exactly, decimals as closely as floats do, then for the entries.
+    exactly, decimals as closely as floats do, then for the entries.  For a group, it is read again
+    for columns that do not fit into half of ``config.max_memory`` together with those before them.
 
     Parameters
     ----------
@@ -299,7 +300,7 @@ class _Table:
             delimiter = "\t" if where.lower().endswith(".tsv") else ","
         if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '\r\n"':
             raise ArgumentTypeError(f"delimiter must be a character, not {delimiter!r}")
-        self._where, self._delimiter = where, delimiter
+        self.where, self._delimiter = where, delimiter
         self._has_header = check_flag(header, "header")
 
     def names(self) -> list[str]:
@@ -312,7 +313,7 @@ class _Table:
         for name in names:
             if names.count(name) > 1:
                 raise FormatError(
-                    f"'{self._where}': its first row has the name {name!r} twice; if it has no "
+                    f"'{self.where}': its first row has the name {name!r} twice; if it has no "
                     "names, give header=False"
                 )
         return names
@@ -336,7 +337,7 @@ class _Table:
 
     def _lines(self) -> Generator[list[str]]:
         """Yield the rows, the first with the names included; all have as many entries."""
-        with open(self._where, encoding="utf-8-sig", newline="") as file:
+        with open(self.where, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(_without_zeros(file), delimiter=self._delimiter, strict=True)
             width = 0
             for row in reader:
@@ -347,7 +348,7 @@ class _Table:
                 width = width or len(row)
                 if len(row) != width:
                     raise FormatError(
-                        f"'{self._where}', line {reader.line_num}: {len(row)} entries, where the "
+                        f"'{self.where}', line {reader.line_num}: {len(row)} entries, where the "
                         f"first row has {width}"
                     )
                 yield row
@@ -377,7 +378,7 @@ def _entries(
             while done < len(values):
                 some = left or next(rows, [])
                 if not some:
-                    raise FormatError("it has lost rows since they were counted")
+                    raise FormatError(f"{table.where!r} has lost rows since they were counted")
                 taken = some[: len(values) - done]
                 left[:] = some[len(taken) :]
                 here = values[done : done + len(taken)]
@@ -392,6 +393,61 @@ def _entries(
 
         given = Description((n,), dtype, dims=("row",))
         yield Source(given, read, sequential=(0,))
+
+
+class _Columns:
+    """The columns of a table one after the other, as many read at once as memory is allowed for.
+
+    Parameters
+    ----------
+    table : _Table
+    types : mapping
+        Types of the columns by name.
+    n : int
+        Rows.
+    """
+
+    def __init__(self, table: _Table, types: Mapping[str, np.dtype[Any]], n: int) -> None:
+        self._table, self._types, self._n = table, types, n
+        self._left = list(types)
+        self._held: dict[str, NDArray[Any]] = {}
+
+    @contextlib.contextmanager
+    def source(self, name: str) -> Iterator[Source]:
+        """Open a column, each once."""
+        if name not in self._held:
+            with of_library(self._table.where, _TITLE):
+                self._held = self._read(name)
+        self._left.remove(name)
+        values = self._held.pop(name, None)
+        if values is None:  # larger than memory
+            with _entries(self._table, self._types, self._n, name) as source:
+                yield source
+            return
+        given = Description((self._n,), values.dtype, dims=("row",))
+        yield Source(given, lambda box: values[box], parallel=True)
+
+    def _read(self, first: str) -> dict[str, NDArray[Any]]:
+        """Read a column and those after it, as far as they fit into memory."""
+        names = list(self._types)
+        held, room = {}, config.max_memory // 2
+        for name in [first, *(each for each in self._left if each != first)]:
+            room -= self._n * self._types[name].itemsize
+            if room < 0:
+                break
+            held[name] = np.empty(self._n, self._types[name])
+        done = 0
+        for rows in self._table.rows() if held else ():
+            if done + len(rows) > self._n:
+                raise FormatError(f"{self._table.where!r} has gained rows since they were counted")
+            columns = list(zip(*rows, strict=True))
+            for name, values in held.items():
+                entries = columns[names.index(name)]
+                values[done : done + len(rows)] = _converted(entries, values.dtype)
+            done += len(rows)
+        if held and done < self._n:
+            raise FormatError(f"{self._table.where!r} has lost rows since they were counted")
+        return held
 
 
 @contextlib.contextmanager
@@ -418,7 +474,7 @@ def _whole(file: Any, *, delimiter: Any, header: Any) -> Iterator[WholeSource]:
     table = _Table(where, delimiter, header)
     with of_library(where, _TITLE):
         types, n = table.survey()
-    yield WholeSource({"": {}}, list(types), partial(_entries, table, types, n), [])
+    yield WholeSource({"": {}}, list(types), _Columns(table, types, n).source, [])
 
 
 def _load_group(file: Any, column: Any = None, **options: Any) -> Any:

@@ -103,6 +103,41 @@ def test_a_group_is_a_dataset(written, tmp_path):
         xa.from_csv(file, as_group=True)
 
 
+@pytest.mark.parametrize(("room", "passes"), [(None, 2), (2 * (3 * 8 + 12), 3), (1, 5)])
+def test_columns_of_a_group_are_read_together(
+    written, tmp_path, monkeypatch, room, passes, rows_at_once
+):
+    """The first pass finds types; then as many columns are read at once as fit into memory."""
+    file = written("a,b,c,d\n1,x,true,0.5\n2,y,false,\n3,z,true,2\n")
+    begun, rows = [], tables._Table.rows
+    monkeypatch.setattr(tables._Table, "rows", lambda table: (begun.append(1), rows(table))[1])
+    with xa.config.set(max_memory=room or xa.config.max_memory):
+        group = xa.from_csv(file, path=tmp_path / "g", as_group=True)
+    with group:
+        assert len(begun) == passes
+        assert group["a"][...].tolist() == [1, 2, 3]
+        assert group["b"][...].tolist() == ["x", "y", "z"]
+        assert group["c"][...].tolist() == [True, False, True]
+        np.testing.assert_array_equal(group["d"][...], [0.5, NAN, 2])
+
+
+def test_a_group_of_a_table_that_changes_meanwhile(written, tmp_path, monkeypatch):
+    file = written("a,b\n1,x\n2,y\n")
+    survey = tables._Table.survey
+    for text in ("a,b\n1,x\n", "a,b\n1,x\n2,y\n3,z\n", 'a,b\n1,"x\n'):
+
+        def surveyed(table, text=text):
+            found = survey(table)
+            file.write_text(text)
+            return found
+
+        monkeypatch.setattr(tables._Table, "survey", surveyed)
+        file.write_text("a,b\n1,x\n2,y\n")
+        with pytest.raises(xa.FormatError, match=r"t\.csv"):
+            xa.from_csv(file, path=tmp_path / "g", as_group=True)
+        assert not (tmp_path / "g").exists()
+
+
 def test_other_forms(written):
     assert xa.from_csv(written("a\tb\r\n1\t2\r\n\r\n", "t.TSV")).dtype.names == ("a", "b")
     assert xa.from_csv(written("\ufeffa;b\n1;2"), "a", delimiter=";")[...].tolist() == [1]

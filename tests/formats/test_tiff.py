@@ -332,6 +332,40 @@ def test_attributes_of_other_files_are_json(file, tmp_path):
     assert (c.attrs["ImageDescription"], c.attrs["Software"]) == ("a text", "tool 2")
 
 
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a":', "}")])
+def test_attributes_that_are_nested_too_deeply(file, opens, closes):
+    def written(levels):
+        deep = f"{opens * levels}1{closes * levels}"
+        text = f'{{"shape": [2, 3], "kept": 1, "deep": {deep}}}'
+        tifffile.imwrite(file, np.ones((2, 3), "u1"), description=text, metadata=None)
+        return file
+
+    for levels in (101, 600):
+        with pytest.warns(xa.LossyWarning, match="attribute 'deep'.*are nested"):
+            a = xa.from_tiff(written(levels))
+        assert a.attrs == {"dims": ["y", "x"], "kept": 1}
+    with pytest.raises(xa.FormatError, match="recursion"):
+        xa.from_tiff(written(sys.getrecursionlimit() * 5))
+
+
+def test_steps_are_even_as_far_as_their_labels_are_exact(file):
+    uneven, coarse = 1e9 + np.array([0, 1, 2.5]), np.float32(1000) + np.arange(3, dtype="f4") / 10
+    a = xa.from_array(np.ones((3, 3), "f4"), dims=("y", "x"))
+    a.attrs["coords"] = {"x": labelled("x", uneven, "mm"), "y": labelled("y", coarse, "mm")}
+    with pytest.warns(xa.LossyWarning, match="'x', whose steps differ") as caught:
+        xa.to_tiff(a, file, ome=True)
+    assert "'y', whose" not in str(caught[0].message)
+    with pytest.warns(xa.LossyWarning, match="'x', whose steps differ"):
+        xa.to_tiff(a, file, imagej=True, overwrite=True)
+
+
+def test_ratios_that_no_tag_holds_stay_attributes(file):
+    a = xa.from_array(np.ones((2, 3), "u1"), dims=("y", "x"))
+    a.attrs.update(resolution=[1e-12, 1e-12], resolution_unit="inch")
+    xa.to_tiff(a, file)
+    assert xa.from_tiff(file).attrs["resolution"] == [1e-12, 1e-12]
+
+
 def test_what_is_lost_is_named(file):
     coords = {"x": labelled("x", np.arange(3.0))}
     a = xa.from_array(

@@ -374,10 +374,12 @@ def test_acquisition_tells_latencies_and_what_is_missing(tmp_path, capsys):
     figures = tmp_path / "figures.json"
     only = ["plain", "extarray, sparse", "acquire-zarr"]
     acquisition.main(
-        ["--frames", "20", "--shape", "48", "64", "--rounds", "1", "--only", *only]
+        ["--frames", "20", "--shape", "48", "64", "--rest", "0", "--rounds", "1", "--only", *only]
         + ["--folder", os.fspath(tmp_path), "--json", os.fspath(figures)]
     )
-    found = json.loads(figures.read_text())
+    both = json.loads(figures.read_text())
+    assert [*both] == ["48 x 64, used", "48 x 64, given-back"]
+    found = both["48 x 64, given-back"]
     assert len(found) == 4
     for name, rounds in found.items():
         if "acquire" in name and isinstance(rounds[0], dict):
