@@ -1,11 +1,13 @@
-"""Bridges to other libraries: arrays as xarray datasets and Zarr stores, recordings.
+"""Bridges to other libraries: xarray's datasets, Zarr stores, recordings, napari's layers.
 
 A bridge uses only public names of arrays, and imports its library through `extras.require`.
-Programs import the bridges to xarray, ome-writers and useq-schema; xarray finds its
-own.  ``as_zarr_store()`` and ``to_kerchunk()`` of arrays and groups lead to the Zarr bridge.
+Programs import the bridges to xarray, ome-writers and useq-schema; xarray and napari find theirs.
+``as_zarr_store()`` and ``to_kerchunk()`` of arrays and groups lead to the Zarr bridge.
 
 Its modules, from the top down; each uses some of those below it:
 
+``napari``
+    The reader of napari: arrays as layers that follow their growth; ``napari.yaml`` names it.
 ``ome_writers``
     The backend of ome-writers: streams of frames become recordings.
 ``useq``
