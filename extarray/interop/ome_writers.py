@@ -178,7 +178,7 @@ class ExtArrayBackend(_backends.ArrayBackend):  # type: ignore[misc]
             compression=_COMPRESSIONS[settings.compression],
         )
         for dim in lead:
-            if dim.count is None and dim.scale is not None:
+            if dim.count is None and dim.scale:
                 self._recording.label_steps(
                     dim.name, dim.scale, dim.translation or 0.0, dim.unit or ""
                 )
@@ -349,7 +349,8 @@ def _coordinates(dim: Any) -> dict[str, Any]:
         return found
     if dim.coords:
         return {name: labels(name, dim.coords, dim.unit or "")}
-    if dim.count is not None and dim.scale is not None:
+    # A scale of 0 is that of a microscope that does not know it.
+    if dim.count is not None and dim.scale:
         first = dim.translation or 0.0
         return {name: steps(name, dim.count, dim.scale, first, dim.unit or "")}
     return {}
