@@ -1,11 +1,19 @@
-"""Bridges to other libraries: arrays as xarray datasets and as Zarr stores.
+"""Bridges to other libraries: xarray's datasets, Zarr stores, recordings, napari's layers.
 
 A bridge uses only public names of arrays, and imports its library through `extras.require`.
-Programs import the xarray bridge, or xarray finds it; ``as_zarr_store()`` and ``to_kerchunk()`` of
-arrays and groups lead to the Zarr bridge.
+Programs import the bridges to xarray, ome-writers and useq-schema; xarray and napari find theirs.
+``as_zarr_store()`` and ``to_kerchunk()`` of arrays and groups lead to the Zarr bridge.
 
 Its modules, from the top down; each uses some of those below it:
 
+``napari``
+    The reader of napari: arrays as layers that follow their growth; ``napari.yaml`` names it.
+``ome_writers``
+    The backend of ome-writers: streams of frames become recordings.
+``useq``
+    Recordings of a useq-schema sequence, whose events have places in them.
+``recording``
+    `Recording`: a group with the frames of a microscope, and what is known about each.
 ``xarray``
     Arrays as datasets, and datasets as arrays.
 ``xarray_write``
