@@ -101,7 +101,7 @@ def test_layers_are_channels_with_names_sizes_and_units(path, recording, viewer)
     assert layer.scale.tolist() == [2.5, 0.5, 1, 1]
     assert layer.translate.tolist() == [10, -0.5, 0, 0]
     assert [*map(str, layer.units)] == ["second", "micrometer", "pixel", "pixel"]
-    assert viewer.dims.axis_labels == layer.axis_labels == ("t", "z", "y", "x")
+    assert layer.axis_labels == ("t", "z", "y", "x")
     viewer.dims.set_current_step((0, 1), (1, 2))
     assert [shown(layer) for layer in viewer.layers] == [8, 11]
 
