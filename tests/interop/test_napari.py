@@ -16,7 +16,7 @@ import pytest
 
 import extarray as xa
 
-# What napari imports warns of what becomes of pydantic.
+# The packages that napari imports use parts of pydantic that will go.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     components = pytest.importorskip("napari.components", reason="needs napari")
