@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.array.folders import open_group
+from extarray.codecs.codec import Codec
 from extarray.common.errors import ClosedError
 from extarray.common.extras import require
 from extarray.interop.recording import Recording, labels, steps
@@ -38,9 +39,14 @@ _known: Any = require("ome_writers._stream", "ome-writers", _PURPOSE)
 _backends: Any = require("ome_writers._backends._backend", "ome-writers", _PURPOSE)
 
 _NAME = "extarray"
-# What ome-writers calls a compression; blosc shuffles bytes, as our codecs may, before it
-# compresses them.
-_COMPRESSIONS = {None: None, "none": None, "zstd": "zstd", "blosc-zstd": "zstd", "blosc-lz4": "lz4"}
+# Our codec for each name of a compression; blosc shuffles bytes before it compresses them.
+_COMPRESSIONS = {
+    None: None,
+    "none": None,
+    "zstd": Codec("zstd"),
+    "blosc-zstd": Codec("zstd", filter="shuffle"),
+    "blosc-lz4": Codec("lz4", filter="shuffle"),
+}
 
 
 class ExtArrayFormat(ome_writers.ScratchFormat):  # type: ignore[misc]

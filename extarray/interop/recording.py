@@ -107,6 +107,9 @@ class Recording:
         self._shape = tuple(frame)
         self._steps: dict[str, tuple[float, float, str]] = {}
         self._rows: dict[str, ExtArray] = {}
+        # A dataset has one variable of a name: an array, or a coordinate.
+        taken = (FRAMES, NOTES, self.axis, *dims, *names, *(coords or ()))
+        self._taken = {name.lower() for name in taken}
         self._closed = False
         options = {"chunks": (1, *self._shape), "sparse": True, **options}
         group = open_group(self.path, "w" if overwrite else "w-")
@@ -282,10 +285,9 @@ class Recording:
         if name in self._rows:
             return name != NOTES
         # On some file systems, names that differ in case alone are the same.
-        taken = {each.lower() for each in (FRAMES, NOTES, *self._rows)}
-        dims = self._frames.dims or ()
-        if not name.isidentifier() or name.lower() in taken or name in (*dims, *self.lengths):
+        if not name.isidentifier() or name.lower() in self._taken:
             return False
+        self._taken.add(name.lower())
         self._rows[name] = self._group.create(
             name,
             len(self._frames),

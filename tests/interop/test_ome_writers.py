@@ -66,13 +66,13 @@ def test_names_sizes_and_units_are_coordinates(path):
     places += [ome_writers.Position(name="B", plate_row="B", plate_column="1")]
     dims = dimensions(places, t=None)
     dims[2].coords[1].color = "red"
-    with ome_writers.create_stream(settings(path, dims, compression="zstd")) as stream:
+    with ome_writers.create_stream(settings(path, dims, compression="blosc-lz4")) as stream:
         stream.set_global_metadata("mine", {"lens": {"na": 1.4}})
         write(stream, 13)
     stream.set_global_metadata("late", {"a": 1})
     with xa.open_group(path) as group:
         frames = group["frames"]
-        assert frames.compression is not None
+        assert frames.compression == xa.Codec("lz4", filter="shuffle")
         coords = {name: form["data"].tolist() for name, form in frames.attrs["coords"].items()}
         assert coords.pop("y") == pytest.approx([0, 0.1, 0.2, 0.3])
         assert coords.pop("x") == pytest.approx(np.arange(6) / 10)

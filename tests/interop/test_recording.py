@@ -103,6 +103,21 @@ def test_values_that_are_no_numbers_are_notes(path):
         assert len(group["frames"]) == 4
 
 
+def test_xarray_shows_frames_and_numbers_along_the_same_axes(path):
+    xr = pytest.importorskip("xarray")
+    coords = {"c": labels("c", ["red", "green"]), "gain": labels("c", [1.0, 2.0])}
+    with Recording(path, {"t": None, "c": 2}, SHAPE, "u2", coords=coords) as recording:
+        for i in range(3):
+            recording.write(i, frame(i + 1), {"time": i / 2, "gain": 3})
+        assert [note["gain"] for note in notes(recording.group)] == [3, 3, 3]
+    with xr.open_dataset(path, engine="extarray") as ds:
+        assert ds["frames"].dims == ("t", "c", "y", "x")
+        assert ds["frames"].values[..., 0, 0].tolist() == [[1, 2], [3, 0]]
+        np.testing.assert_array_equal(ds["time"], [[0, 0.5], [1, np.nan]])
+        assert ds["frames"].sel(c="green").values[0, 0, 0] == 2
+        assert ds["gain"].values.tolist() == [1, 2]
+
+
 def test_what_is_skipped_takes_no_space(path):
     with Recording(path, {"t": None, "c": 2}, (64, 64), "u2") as recording:
         recording.skip(1000)

@@ -347,6 +347,10 @@ print(*sorted(new - sys.stdlib_module_names - {"numpy"}))
     assert others == ["extarray"]
 
 
+#: Packages whose names at the index are others.
+AT_THE_INDEX = {"useq": "useq-schema"}
+
+
 def required_packages():
     """Yield (package, extra) of each call of `require` and `missing` with literal arguments."""
     for path in SOURCES:
@@ -360,7 +364,8 @@ def required_packages():
             given = [k.value for k in node.keywords if k.arg == "extra"]
             texts += [value.value for value in given if isinstance(value, ast.Constant)]
             if name in {"require", "missing"} and len(texts) >= 2:
-                yield texts[0].partition(".")[0], texts[1]
+                package = texts[0].partition(".")[0]
+                yield AT_THE_INDEX.get(package, package), texts[1]
 
 
 @pytest.mark.slow
