@@ -53,7 +53,7 @@ from extarray.interop.xarray_tasks import (
 from extarray.interop.xarray_texts import has_missing, marker_of, new_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from extarray.interop.xarray_coding import Coding
     from extarray.interop.xarray_options import Options
@@ -257,6 +257,23 @@ def _grow(
     return parts
 
 
+def _check_splits(
+    store: ArrayStore | FolderStore, dims: Iterable[str], what: str, where: str
+) -> None:
+    """Refuse dimensions that xarray sees in the place of an axis, and name the way by that axis."""
+    there = {d for entry in store.entries for d in entry.dims}
+    for axis, lengths in (item for entry in store.entries for item in entry.splits.items()):
+        for dim in dims:
+            if dim in lengths and dim not in there:
+                option = "region={%r: slice(...)}" if what == "write" else "append_dim=%r"
+                parts = ", ".join(map(repr, lengths))
+                raise ArgumentError(
+                    f"cannot {what} along {dim!r}: {where} has {parts} as one axis {axis!r} (its "
+                    f"attribute 'split'); drop the coordinates along these, put them together by "
+                    f"x.stack({axis}=[{parts}], create_index=False), and give {option % axis}"
+                )
+
+
 def _fitting(
     variables: Mapping[Any, Any],
     stored: Mapping[Any, Any],
@@ -298,6 +315,7 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Opt
         stored = store.get_variables()
         # Keep the name of the stored array.
         variables[entry.name] = variables.pop(name)
+        _check_splits(store, [dim], "append", f"'{path}'")
         check_names(set(variables), stored, dim, f"'{path}'")
         if dim not in entry.dims:
             raise ArgumentError(f"cannot append along {dim!r}: '{path}' has axes {entry.dims}")
@@ -334,6 +352,7 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
         store = stack.enter_context(FolderStore(folder))
         check_known(store, "append")
         stored = store.get_variables()
+        _check_splits(store, [dim], "append", f"'{folder}'")
         check_names(set(variables), stored, dim, f"'{folder}'")
         dtypes = {entry.name: entry.dtype for entry in store.entries}
         sizes = {d: n for d, n in store.sizes.items() if d != dim}
@@ -367,6 +386,7 @@ def _write_region(
 ) -> Any:
     """Write variables to a region of existing ones; return a delayed object for later writes."""
     stored = store.get_variables()
+    _check_splits(store, [*options.region] if options.region != "auto" else [], "write", where)
     for name in sorted(map(str, set(variables) - set(stored))):
         raise VariableError(f"cannot write {name!r} to a region: {where} does not have it")
     variables = decoded(variables, stored)
