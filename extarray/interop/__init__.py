@@ -30,6 +30,8 @@ Its modules, from the top down; each uses some of those below it:
     Encode variables by the CF conventions, or like the stored ones.
 ``xarray_coding``
     Encode values, decode them by xarray, and compare.
+``xarray_texts``
+    Texts with missing entries: the text that stands for a missing one.
 ``xarray_store``
     Stored arrays as xarray variables: one array with its coordinates, or a folder of arrays.
 ``xarray_split``

@@ -25,6 +25,7 @@ from extarray.common.extras import require
 from extarray.common.hints import hint
 from extarray.interop.xarray_store import of_dtype
 from extarray.interop.xarray_tasks import is_late
+from extarray.interop.xarray_texts import marker_of, without_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -177,10 +178,7 @@ class Coding:
             return self
         length = 0
         for box in boxes(variable):
-            values = variable[box].to_numpy()
-            if self._recodes(values.dtype):
-                values = self._encoded_texts(values)
-            length = max(length, text_length(values))
+            length = max(length, text_length(self._as_texts(variable[box].to_numpy())))
         if length <= text_length(self.dtype):
             return self
         dtype = wider_dtype(self.dtype, length)
@@ -198,6 +196,8 @@ class Coding:
             return self._is_packed or has_gaps
         if kind in "OU" and "_Encoding" in self._attrs:
             return self.dtype.kind == "S"
+        if kind == "O" and self.dtype.kind in "US":
+            return True  # some may be missing
         return self._has_times(kind) and self.dtype.kind not in "Mm"
 
     def _has_times(self, kind: str) -> bool:
@@ -294,8 +294,8 @@ class Coding:
     def _encoded(self, values: NDArray[Any]) -> NDArray[Any]:
         kind = values.dtype.kind
         if self._recodes(values.dtype):
-            if kind in "OU" and "_Encoding" in self._attrs:
-                return self._encoded_texts(values).astype(self.dtype)
+            if self.dtype.kind in "US":
+                return self._as_texts(values).astype(self.dtype)
             if kind in "MmO":
                 return self._encoded_times(values)
         if kind in "biuf" and self.dtype.kind in "biuf":
@@ -303,9 +303,18 @@ class Coding:
         with np.errstate(all="ignore"):
             return values.astype(self.dtype)
 
-    def _encoded_texts(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Encode texts as they are, in a dtype that holds all of them."""
-        return np.asarray(np.char.encode(values.astype(str), self._attrs["_Encoding"]))
+    @property
+    def marks_texts(self) -> bool:
+        """True if a text stands for those that are missing."""
+        return self.dtype.kind in "US" and marker_of(self._attrs) is not None
+
+    def _as_texts(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Encode texts, missing ones too, in a dtype that holds all of them."""
+        if values.dtype.kind == "O":
+            values = without_missing(values, marker_of(self._attrs))
+        if values.dtype.kind == "U" and self.dtype.kind == "S" and "_Encoding" in self._attrs:
+            return np.asarray(np.char.encode(values, self._attrs["_Encoding"]))
+        return values
 
     def _encoded_numbers(self, values: NDArray[Any]) -> NDArray[Any]:
         """Encode numbers: (value - offset) / scale, rounded for integers."""
@@ -375,13 +384,14 @@ class Coding:
         # Copy, because some xarray decoders modify their input.
         variable = xr.Variable(("element",), raw.flatten(), dict(self._attrs))
         with np.errstate(all="ignore"):
+            # Texts first: their marker is one of them.
+            variable = strings.EncodedStringCoder().decode(variable, name=self.name)
             variable = conventions.decode_cf_variable(
                 self.name,
                 variable,
                 concat_characters=False,
                 decode_timedelta=True if spans else None,
             )
-            variable = strings.EncodedStringCoder().decode(variable, name=self.name)
             return np.asarray(variable.to_numpy()).reshape(raw.shape)
 
     # -- comparisons -------------------------------------------------------------------------
@@ -398,7 +408,7 @@ class Coding:
         elif self._has_dates and kinds <= set("MO"):
             same = _same_dates(values, decoded)
         elif kinds <= set("OU") or kinds <= set("OS"):
-            return np.asarray(_texts(values) != _texts(decoded))
+            same = _texts(values) == _texts(decoded)
         elif kinds <= set("biufc"):
             same = self._same_numbers(values, decoded, raw)
         else:
@@ -458,6 +468,16 @@ class Coding:
                 "rewrite the stored times first, in an encoding that can represent all: with "
                 f"mode='a' ('w' for a single array) and encoding={{{self.name!r}: {{'units': "
                 "'seconds since ...', 'dtype': 'int64'}}"
+            )
+        if given.kind == "O" and self.dtype.kind in "US" and not self.marks_texts:
+            return (
+                "no text of the array stands for a missing one; choose one that it does not have, "
+                "'\\uffff' for example, and set its attribute 'missing_value' to it"
+            )
+        if self.marks_texts:
+            return (
+                f"{marker_of(self._attrs)!r} stands for a missing text; write the array anew with "
+                f"another one, by encoding={{{self.name!r}: {{'missing_value': ...}}}}"
             )
         if self._has_dates:
             return "give dates, or numbers with the attributes 'units' and 'calendar'"

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from extarray.array.growth import wider_dtype
 from extarray.common.errors import ArgumentError, VariableError
 from extarray.common.extras import require
 from extarray.interop.xarray_coding import Coded, Coding, has_coding, recorded_warnings
+from extarray.interop.xarray_texts import as_texts, marked, marks_missing
 
 __all__ = ["codings", "decoded", "encode_variables", "with_encoding"]
 
@@ -20,6 +22,8 @@ core: Any = require("xarray.core.common", "xarray")
 strings: Any = require("xarray.coding.strings", "xarray")
 xr: Any = require("xarray", "xarray")
 
+#: Characters of a text that stands for a missing one.
+_LONGEST_MARK = 1000
 #: Encodings that make xarray turn dates and booleans into numbers.
 _PACKING = {"units", "calendar", "_FillValue", "missing_value", "scale_factor", "add_offset"}
 
@@ -43,14 +47,21 @@ def encode_variables(variables: Mapping[Any, Any]) -> dict[Any, Any]:
         name: _keep(v) for name, v in variables.items() if _stays(v) and name not in bounds - {None}
     }
     others = {name: v for name, v in variables.items() if name not in kept}
+    marks: dict[Any, dict[str, Any]] = {}
     with recorded_warnings() as log:
+        full = {}
+        for name, variable in others.items():
+            if variable.dtype.kind == "T":
+                others[name] = variable.copy(data=variable.to_numpy().astype(object))
+            is_time = _is_time(variable)
+            full[name], marks[name] = (variable, {}) if is_time else marked(others[name], name)
         try:
             # The encoding of numbers does not depend on their values, so xarray need not read them.
-            coded, _ = conventions.cf_encoder({n: _hollow(v) for n, v in others.items()}, {})
+            coded, _ = conventions.cf_encoder({n: _hollow(v) for n, v in full.items()}, {})
         except (OverflowError, ValueError) as error:
             notes = getattr(error, "__notes__", [])
             raise ArgumentError(" ".join([str(error), *notes])) from error
-    coded = {name: _of_fixed_size(v, name) for name, v in coded.items()}
+    coded = {name: _marking(_of_fixed_size(v, name), marks[name]) for name, v in coded.items()}
     said = _attrs_of_coding(coded)
     for name, variable in others.items():
         # Attributes that a variable already had describe the given values, not the encoding.
@@ -76,7 +87,7 @@ def _hollow(variable: Any) -> Any:
 def _checked(given: Any, coded: Any, coding: Coding) -> Any:
     """Return an encoded variable whose values are compared with the given ones."""
     is_time = _is_time(given)
-    if not is_time and given.dtype.kind not in "biufc":
+    if not is_time and given.dtype.kind not in "biufc" and not coding.marks_texts:
         return coded
     new = coding.of_variable(given)
     if isinstance(new, Coded):
@@ -86,6 +97,23 @@ def _checked(given: Any, coded: Any, coding: Coding) -> Any:
         new = new.to_base_variable().copy(deep=False)
     new.attrs, new.encoding = coded.attrs, coded.encoding
     return new
+
+
+def _marking(variable: Any, marks: Mapping[str, Any]) -> Any:
+    """Give an encoded variable the attributes that name its missing texts, and room for these."""
+    if not marks:
+        return variable
+    variable = variable.copy(deep=False)
+    variable.attrs.update(marks)
+    if marks_missing(variable.attrs, variable.dtype) is None:
+        mark = marks_missing(variable.attrs, np.dtype((variable.dtype.type, _LONGEST_MARK)))
+        if mark is None:
+            raise ArgumentError(
+                f"{next(iter(marks.values()))!r} cannot stand for missing elements of "
+                f"{variable.dtype}"
+            )
+        variable = variable.copy(data=variable.data.astype(wider_dtype(variable.dtype, len(mark))))
+    return variable
 
 
 def _is_time(variable: Any) -> bool:
@@ -175,11 +203,11 @@ def codings(
     }
 
 
-def decoded(variables: Mapping[Any, Any]) -> dict[Any, Any]:
+def decoded(variables: Mapping[Any, Any], stored: Mapping[Any, Any]) -> dict[Any, Any]:
     """Decode variables that are to be written, to dtypes that arrays support.
 
     They may come from a dataset that was opened without decoding.  Their own encoding is dropped,
-    since that of the array applies.
+    since that of the array in `stored` applies.  Texts some of which are missing stay objects.
     """
     if any(has_coding(variable.attrs) for variable in variables.values()):
         variables, _, _ = conventions.decode_cf_variables(
@@ -191,5 +219,8 @@ def decoded(variables: Mapping[Any, Any]) -> dict[Any, Any]:
         values[name] = variable.copy(deep=False)
         values[name].encoding = {}
         if variable.dtype.kind not in "biufcmM" and not _is_time(variable):
-            values[name] = _of_fixed_size(values[name], name)
+            is_text = name in stored and stored[name].dtype.kind in "US"
+            values[name], gaps = as_texts(values[name], name, is_text)
+            if not gaps.any():
+                values[name] = _of_fixed_size(values[name], name)
     return values

@@ -166,7 +166,9 @@ class Entry(NamedTuple):
         first = tuple(starts[d] - n for d, n in zip(self.dims, self.origin, strict=True))
         data = LazyArray(self.manager, first, shape, _known_dtype(self.dtype))
         attrs = dict(self.attrs)
-        if "_FillValue" in attrs:  # the conventions require the dtype of the array
+        # The conventions require the dtype of the array; that of texts may be too short, and bytes
+        # are compared when they have been decoded.
+        if "_FillValue" in attrs and not (self.dtype.kind == "U" or "_Encoding" in attrs):
             attrs["_FillValue"] = of_dtype(attrs["_FillValue"], self.dtype, attrs["_FillValue"])
         encoding = {
             "source": self.path,

@@ -10,6 +10,7 @@ import operator
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -49,9 +50,10 @@ from extarray.interop.xarray_tasks import (
     write_later,
     write_now,
 )
+from extarray.interop.xarray_texts import has_missing, marker_of, new_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from extarray.interop.xarray_coding import Coding
     from extarray.interop.xarray_options import Options
@@ -131,6 +133,8 @@ class _Growth(NamedTuple):
         Index after the last valid element, or of the first one at the start.
     source
         The variable.
+    attrs : mapping
+        Attributes that the array gets with its elements.
     """
 
     array: ExtArray
@@ -138,6 +142,7 @@ class _Growth(NamedTuple):
     edge: int
     source: Any
     side: Any
+    attrs: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def width(self) -> int:
@@ -189,6 +194,8 @@ def _append(
         if attrs:
             growths[0].array.attrs.update(attrs)
         for growth in growths:
+            if growth.attrs:
+                growth.array.attrs.update(growth.attrs)
             if late and is_late(growth.source):
                 parts.append(growth.extend()._replace(token=token))
                 if token is not None:
@@ -250,6 +257,23 @@ def _grow(
     return parts
 
 
+def _check_splits(
+    store: ArrayStore | FolderStore, dims: Iterable[str], what: str, where: str
+) -> None:
+    """Refuse dimensions that xarray sees in the place of an axis, and name the way by that axis."""
+    there = {d for entry in store.entries for d in entry.dims}
+    for axis, lengths in (item for entry in store.entries for item in entry.splits.items()):
+        for dim in dims:
+            if dim in lengths and dim not in there:
+                option = "region={%r: slice(...)}" if what == "write" else "append_dim=%r"
+                parts = ", ".join(map(repr, lengths))
+                raise ArgumentError(
+                    f"cannot {what} along {dim!r}: {where} has {parts} as one axis {axis!r} (its "
+                    f"attribute 'split'); drop the coordinates along these, put them together by "
+                    f"x.stack({axis}=[{parts}], create_index=False), and give {option % axis}"
+                )
+
+
 def _fitting(
     variables: Mapping[Any, Any],
     stored: Mapping[Any, Any],
@@ -257,18 +281,30 @@ def _fitting(
     sizes: Mapping[str, int],
     dim: str,
     options: Options,
-) -> tuple[dict[Any, Any], dict[Any, Coding]]:
-    """Return the checked, undecoded variables to append, and the coding of all."""
+) -> tuple[dict[Any, Any], dict[Any, Coding], dict[Any, dict[str, Any]]]:
+    """Return the checked, undecoded variables to append, the coding of all, and new attributes.
+
+    The first text that is missing gives an array a marker.
+    """
+    values = decoded(variables, stored)
+    marks = {
+        name: new_marker(name, stored[name], boxes(stored[name]))
+        for name, new in values.items()
+        if dim in new.dims and has_missing(new) and marker_of(stored[name].attrs) is None
+    }
+    marks = {name: mark for name, mark in marks.items() if mark}
+    for name, mark in marks.items():
+        stored[name].attrs.update(mark)
     how = codings(stored, dtypes, options.casting)
     given = {}
-    for name, new in decoded(variables).items():
+    for name, new in values.items():
         check_attrs(name, new.attrs, stored[name].attrs, options.combine_attrs)
         if dim in new.dims:
             how[name] = how[name].widened(new)
         given[name] = aligned(name, new, stored[name], sizes, [dim], how[name])
     if options.verify_integrity and dim in given:
         check_labels(dim, given[dim], stored[dim], how[dim])
-    return given, how
+    return given, how, marks
 
 
 def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Options) -> Any:
@@ -279,11 +315,12 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Opt
         stored = store.get_variables()
         # Keep the name of the stored array.
         variables[entry.name] = variables.pop(name)
+        _check_splits(store, [dim], "append", f"'{path}'")
         check_names(set(variables), stored, dim, f"'{path}'")
         if dim not in entry.dims:
             raise ArgumentError(f"cannot append along {dim!r}: '{path}' has axes {entry.dims}")
         sizes = {d: n for d, n in entry.sizes.items() if d != dim}
-        given, how = _fitting(variables, stored, {entry.name: a.dtype}, sizes, dim, options)
+        given, how, marks = _fitting(variables, stored, {entry.name: a.dtype}, sizes, dim, options)
         main = how[entry.name].of_variable(given.pop(entry.name))
         grown = {}
         origin = dict(zip(entry.dims, entry.origin, strict=True))
@@ -295,7 +332,8 @@ def _append_array(name: Any, variables: dict[Any, Any], path: Path, options: Opt
                 both = joined(n, stored[n], new, how[n], dim, at_start)
                 grown[n] = coords_form(n, both, [origin.get(d, 0) for d in both.dims])
         axis = entry.dims.index(dim)
-        growth = _Growth(a, axis, 0 if at_start else a.shape[axis], main, options.side)
+        edge = 0 if at_start else a.shape[axis]
+        growth = _Growth(a, axis, edge, main, options.side, marks.get(entry.name, {}))
         after = {"coords": {**entry.coords, **grown}} if grown else {}
         before = {"coords": entry.coords} if grown else {}
         parts = _grow([growth], options, after, before)
@@ -314,10 +352,11 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
         store = stack.enter_context(FolderStore(folder))
         check_known(store, "append")
         stored = store.get_variables()
+        _check_splits(store, [dim], "append", f"'{folder}'")
         check_names(set(variables), stored, dim, f"'{folder}'")
         dtypes = {entry.name: entry.dtype for entry in store.entries}
         sizes = {d: n for d, n in store.sizes.items() if d != dim}
-        given, how = _fitting(variables, stored, dtypes, sizes, dim, options)
+        given, how, marks = _fitting(variables, stored, dtypes, sizes, dim, options)
         for name in store.coords:
             if name in stored and dim in stored[name].dims:
                 raise ArgumentError(
@@ -333,7 +372,8 @@ def _append_dataset(variables: dict[Any, Any], folder: Path, options: Options) -
             if options.side == "end":
                 edge += store.sizes[dim]
             axis = entry.dims.index(dim)
-            growths.append(_Growth(arrays[entry.path], axis, edge, new, options.side))
+            mark = marks.get(entry.name, {})
+            growths.append(_Growth(arrays[entry.path], axis, edge, new, options.side, mark))
         parts = _grow(growths, options, {}, {})
     return None if options.compute else write_later(parts)
 
@@ -346,9 +386,10 @@ def _write_region(
 ) -> Any:
     """Write variables to a region of existing ones; return a delayed object for later writes."""
     stored = store.get_variables()
+    _check_splits(store, [*options.region] if options.region != "auto" else [], "write", where)
     for name in sorted(map(str, set(variables) - set(stored))):
         raise VariableError(f"cannot write {name!r} to a region: {where} does not have it")
-    variables = decoded(variables)
+    variables = decoded(variables, stored)
     how = codings(stored, {entry.name: entry.dtype for entry in store.entries}, options.casting)
     region, known = _region(options.region, variables, stored, how, where)
     places = {entry.name: entry for entry in store.entries}

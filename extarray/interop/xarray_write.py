@@ -43,6 +43,7 @@ from extarray.interop.xarray_store import (
     write_dataset_attrs,
 )
 from extarray.interop.xarray_tasks import Part, is_late, runs_elsewhere, write_later, write_now
+from extarray.interop.xarray_texts import marks_missing
 from extarray.interop.xarray_update import coords_form, update_array, update_dataset
 from extarray.maintenance.group_files import making_folder
 from extarray.storage.filesystem import family
@@ -113,6 +114,9 @@ class New(NamedTuple):
     def fill_value(self) -> Any:
         """Value of new elements after growth: the missing value, zero, or an empty text."""
         dtype = self.variable.dtype
+        if dtype.kind in "US":
+            mark = marks_missing(self.variable.attrs, dtype)
+            return 0 if mark is None else mark
         if "_FillValue" in self.variable.attrs:
             return of_dtype(self.variable.attrs["_FillValue"], dtype, 0)
         return np.array("NaT", dtype)[()] if dtype.kind in "mM" else 0

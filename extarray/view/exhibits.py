@@ -227,7 +227,6 @@ class Gallery:
             "bytes": format_bytes(info["logical_bytes"]),
             "disk": format_disk(info),
             "segments": info["segments"],
-            "maps_growth": shown is array,
             "order": info["order"],
             "attrs": [_short(line) for line in format_attrs(info)],
         }

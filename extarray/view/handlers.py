@@ -36,7 +36,7 @@ from extarray.common.formatting import text_of
 from extarray.view.connections import Connections
 from extarray.view.encoding import PARTS, Choice, encode, keys_of, pack
 from extarray.view.exhibits import Exhibit, Gallery
-from extarray.view.growth import growth_map
+from extarray.view.growth import SplitCells, growth_map, names_of
 from extarray.view.planes import (
     Abandoned,
     Span,
@@ -571,8 +571,9 @@ class Growth(Handler):
         clock = time.perf_counter()
 
         def read(exhibit: Exhibit) -> bytes:
-            array = exhibit.array
-            grid = array.grid
+            array, shown = exhibit.array, exhibit.shown
+            split = None if shown is array else SplitCells(array, shown)
+            grid = array.grid if split is None else split.grid
             chunk = self.integers("chunk")
             if len(chunk) != len(grid) or not all(
                 0 <= i < n for i, n in zip(chunk, grid, strict=True)
@@ -580,8 +581,7 @@ class Growth(Handler):
                 raise BoundsError(f"no chunk {chunk} in the grid {list(grid)}")
             columns = self.chunks("columns", grid)
             rows = self.chunks("rows", grid) if self.get_argument("rows", "") else None
-            names = array.dims or [f"axis {j}" for j in range(array.ndim)]
-            facts, blocks = growth_map(array, names, chunk, rows, columns)
+            facts, blocks = growth_map(array, names_of(shown), chunk, rows, columns, split)
             return pack(facts, *blocks)
 
         self.send(await self.work(self.site.answers, read), time.perf_counter() - clock)

@@ -12,6 +12,8 @@ import extarray as xa
 
 xr = pytest.importorskip("xarray")
 
+import extarray.interop.xarray  # noqa: E402
+
 SPLIT = {"frame": {"t": -1, "c": 3, "z": 5}}
 
 
@@ -104,3 +106,57 @@ def test_another_attribute_of_the_name_is_one_like_all_others(path):
     with xr.open_dataset(path, engine="extarray") as ds:
         assert ds["scene"].attrs == {"split": "by hand"}
         assert ds["scene"].dims == ("y", "x")
+
+
+def test_labels_that_no_float_holds_are_left_out_beside_missing_ones(path):
+    coords = {
+        "large": {"dims": ["frame"], "data": [2**53 + 1] * 20},
+        "small": {"dims": ["frame"], "data": [2**53] * 20},
+    }
+    dims, attrs = ("frame", "y", "x"), {"coords": coords}
+    with xa.create(path, (0, 4, 6), "u2", dims=dims, split=SPLIT, attrs=attrs) as a:
+        a.append(frames(20))
+    with pytest.warns(UserWarning, match="'large' is left out: a float does not hold"):
+        ds = xr.open_dataset(path, engine="extarray")
+    with ds:
+        assert [*ds.coords] == ["small"]
+        assert ds["small"].count() == 20 and ds["small"].max() == 2**53
+
+
+def test_appends_along_an_axis_of_a_split_name_the_way(path):
+    coords = {
+        "channel": {"dims": ["c"], "data": ["red", "green", "blue"]},
+        "number": {"dims": ["frame"], "data": np.arange(45)},
+    }
+    dims, attrs = ("frame", "y", "x"), {"coords": coords}
+    with xa.create(path, (0, 4, 6), "u2", dims=dims, split=SPLIT, attrs=attrs) as a:
+        a.append(frames(45))
+    with xr.open_dataset(path, engine="extarray") as ds:
+        new = ds["scene"].isel(t=[0]).load()
+    for update, way in (
+        ({"append_dim": "t"}, "append_dim='frame'"),
+        ({"region": {"t": slice(0, 1)}}, r"region=\{'frame': slice"),
+    ):
+        with pytest.raises(xa.ArgumentError, match=rf"stack\(frame=\['t', 'c', 'z'\].*{way}"):
+            new.extarray.to_extarray(path, **update)
+    flat = new.drop_vars("channel").stack(frame=["t", "c", "z"], create_index=False)
+    flat.coords["number"] = flat.coords["number"] + 45
+    flat.extarray.to_extarray(path, append_dim="frame")
+    with xr.open_dataset(path, engine="extarray") as ds:
+        np.testing.assert_array_equal(ds["scene"][3].values, new[0].values)
+        np.testing.assert_array_equal(ds["number"].values.ravel(), np.arange(60))
+        np.testing.assert_array_equal(ds["channel"].values, coords["channel"]["data"])
+
+
+def test_appends_along_an_axis_of_a_split_in_a_folder(tmp_path):
+    with xa.open_group(tmp_path / "run", "w") as g:
+        g.create("movie", (15, 4, 6), "u2", dims=("frame", "y", "x"), split=SPLIT)
+        g.create("exposure", (15,), "f4", dims=("frame",))
+    with xr.open_dataset(tmp_path / "run", engine="extarray") as ds:
+        new = ds.load()
+    with pytest.raises(xa.ArgumentError, match="append_dim='frame'"):
+        new.extarray.to_extarray(tmp_path / "run", append_dim="t")
+    new = new.stack(frame=["t", "c", "z"], create_index=False)
+    new.extarray.to_extarray(tmp_path / "run", append_dim="frame")
+    with xr.open_dataset(tmp_path / "run", engine="extarray") as ds:
+        assert ds.sizes == {"t": 2, "c": 3, "z": 5, "y": 4, "x": 6}

@@ -334,7 +334,17 @@ class TestWhatIsServed(Case):
             info = self.facts("array", name="frames")
             assert (info["shape"], info["names"]) == ([3, 3, 4, 5], ["t", "c", "v", "u"])
             assert info["coordinates"] == [None, {"name": "c", "units": ""}, None, None]
-            assert not info["maps_growth"] and self.facts("array", name="scene")["maps_growth"]
+            assert info["grid"] == [3, 3, 1, 1]
+            head, body = self.numbers(
+                "growth", name="frames", chunk="0,0,0,0", rows="0,0,3,99", columns="1,0,3,99"
+            )
+            found = np.frombuffer(body, "<f8", 9).reshape(head["shape"])
+            np.testing.assert_array_equal(found, [[0, 1, 2], [3, 4, 5], [6, -1, -1]])
+            assert [s["number"] for s in head["segments"]][:1] == [-1]
+            head, body = self.numbers(
+                "growth", name="frames", chunk="1,2,0,0", rows="2,0,1,99", columns="3,0,1,99"
+            )
+            assert np.frombuffer(body, "<f8", 1) == 5
             shown = {entry["name"]: entry for entry in self.facts("arrays")["arrays"]}
             assert shown["frames"]["shape"] == [3, 3, 4, 5]
             _, got = self.plane("frames", (1, 2, 0, 0), (2, 0, 4, 50), (3, 0, 5, 50))

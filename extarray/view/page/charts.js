@@ -274,6 +274,7 @@ function drawAddresses(context, map, cell, across, down, faint) {
   context.textBaseline = "middle";
   for (let i = 0; i < height; i += 1) {
     for (let j = 0; j < width; j += 1) {
+      if (map.addresses[i * width + j] < 0) continue; // its elements have not come
       const text = String(map.addresses[i * width + j]);
       const [left, right, top, bottom] = [across(j), across(j + 1), down(i), down(i + 1)];
       if (0.62 * size * text.length > right - left || size > bottom - top) continue;

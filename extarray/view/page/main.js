@@ -123,7 +123,7 @@ values.failed = failed;
 
 const growths = new Latest(async () => {
   const { info, name } = state;
-  if (!info.maps_growth || !info.shape.length || isEmpty() || info.grid.some((n) => n === 0)) {
+  if (!info.shape.length || isEmpty() || info.grid.some((n) => n === 0)) {
     chunkMap = null;
   } else {
     const rows = state.rows < 0 ? null : [state.rows, 0, info.grid[state.rows], 160].join(",");
@@ -137,7 +137,7 @@ const growths = new Latest(async () => {
 growths.failed = failed;
 
 const grids = new Latest(async () => {
-  if (!state.onGrid || !state.info.maps_growth || isEmpty()) {
+  if (!state.onGrid || isEmpty()) {
     gridMap = null;
   } else {
     const { info } = state;
@@ -309,14 +309,14 @@ function drawGrowth() {
 function tellChunk(cell) {
   const { info } = state;
   let text;
-  if (!info.maps_growth) text = "no map: an axis is split into several";
-  else if (!chunkMap) text = "no chunks yet";
+  if (!chunkMap) text = "no chunks yet";
   else if (cell) {
     const chunk = chunkOf(state.at);
     if (state.rows >= 0) chunk[state.rows] = cell.row;
     chunk[state.columns] = cell.column;
-    text = `chunk ${chunk.join(", ")} · address ${grouped(cell.address)} · segment ${cell.segment.number + 1}: ${cell.segment.text}`;
-    if (cell.frozen !== undefined) text += cell.frozen ? " · frozen" : " · raw";
+    if (cell.address < 0) text = `chunk ${chunk.join(", ")} · its elements have not come`;
+    else text = `chunk ${chunk.join(", ")} · address ${grouped(cell.address)} · segment ${cell.segment.number + 1}: ${cell.segment.text}`;
+    if (cell.frozen !== undefined && cell.address >= 0) text += cell.frozen ? " · frozen" : " · raw";
   } else {
     const n = info.segments;
     const count = info.grid.reduce((a, b) => a * b, 1);
