@@ -6,6 +6,7 @@ import importlib
 import io
 import itertools
 import json
+import math
 import os
 import re
 from collections import Counter
@@ -30,27 +31,28 @@ from .candidates import (
 from .claims import CLAIMS
 from .harness import Chart, Holds, Report, Verdict
 
-#: Each candidate has one colour in all plots; other lines take the rest.
-COLOURS = {
-    OURS: "#c0392b",
-    OURS_MEMORY: "#c0392b",
-    ELEMENTS: "#e67e22",
-    ELEMENTS_MEMORY: "#e67e22",
-    MEMORY: "#7f8c8d",
-    FILE: "#2c3e50",
-    HDF5: "#2980b9",
-    HDF5_CACHE: "#85c1e9",
-    NETCDF: "#16a085",
-    ZARR: "#8e44ad",
-    "extarray, MPI-IO": "#e67e22",
-    "tables (extarray)": "#c0392b",
+#: Colours by Okabe and Ito, and a grey, that colour-blind readers can tell apart.
+PALETTE = (
+    *("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#585858"),
+)
+#: Marks of points, as different as can be.
+MARKERS = ("o", "s", "^", "D", "v", "X", "P", "<", ">", "*", "p", "h", "d")
+
+#: Each candidate has one colour and one mark in all plots; other lines take what is left.
+STYLES = {
+    OURS: (PALETTE[0], "o"),
+    OURS_MEMORY: (PALETTE[0], "o"),
+    "tables (extarray)": (PALETTE[0], "o"),
+    ELEMENTS: (PALETTE[4], "D"),
+    ELEMENTS_MEMORY: (PALETTE[4], "D"),
+    "extarray, MPI-IO": (PALETTE[4], "P"),
+    MEMORY: (PALETTE[7], "X"),
+    FILE: (PALETTE[6], "v"),
+    HDF5: (PALETTE[1], "s"),
+    HDF5_CACHE: (PALETTE[5], "<"),
+    NETCDF: (PALETTE[2], "^"),
+    ZARR: (PALETTE[3], "p"),
 }
-
-#: The rest.
-OTHER_COLOURS = ["#27ae60", "#d35fb7", "#1f3a93", "#b7950b", "#6e2c00", "#48c9b0", "#000000"]
-
-#: Lines differ in their markers, too.
-MARKERS = "osD^vPX<>"
 
 #: The page of the claims.
 INDEX = "index.md"
@@ -88,16 +90,14 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
     across = 3 if len(charts) == 3 else min(len(charts), 2)
     down = -(-len(charts) // across)
     names = list(dict.fromkeys(name for chart in charts for name in chart.lines))
-    others = [name for name in names if name not in COLOURS]
-    colours = COLOURS | dict(zip(others, itertools.cycle(OTHER_COLOURS)))
+    styles = styles_of(names)
     text = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "extarray", "font.size": 9}):
-        markers = dict(zip(names, itertools.cycle(MARKERS), strict=False))
         figure = Figure(figsize=(4.6 * across, 3.2 * down + 0.5), layout="constrained")
         places = figure.subplots(down, across, squeeze=False).reshape(-1)
         handles: dict[str, Any] = {}
         for place, chart in zip(places, charts, strict=False):
-            handles |= _plot(place, chart, colours, markers)
+            handles |= _plot(place, chart, styles)
         for place in places[len(charts) :]:
             place.remove()
         figure.legend(
@@ -108,15 +108,29 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
             fontsize=8,
         )
         figure.savefig(text, format="svg", metadata={"Date": None})
+
     # A tenth of a point is fine enough, and saves half of the bytes.
-    short = re.sub(r"(\.\d)\d+", r"\1", text.getvalue())
+    def shorter(tag: re.Match[str]) -> str:
+        return re.sub(r"(\.\d)\d+", r"\1", tag[0])
+
+    short = re.sub(r"<[^>]*>", shorter, text.getvalue())
     path.write_text(re.sub(r"\n\s+", "\n", short), encoding="utf-8")
 
 
-def _plot(
-    place: Any, chart: Chart, colours: Mapping[str, str], markers: Mapping[str, str]
-) -> dict[str, Any]:
-    """Draw a chart; return its lines by name.  Between categories there is nothing to draw."""
+def styles_of(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return the colour and the mark of each line of a figure."""
+    found = {name: STYLES[name] for name in names if name in STYLES}
+    used = [set(part) for part in zip(*found.values(), strict=True)] or [set(), set()]
+    colours, marks = (
+        itertools.cycle([one for one in every if one not in taken] or every)
+        for every, taken in zip((PALETTE, MARKERS), used, strict=True)
+    )
+    others = [name for name in names if name not in found]
+    return found | {name: (next(colours), next(marks)) for name in others}
+
+
+def _plot(place: Any, chart: Chart, styles: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Draw a chart; return its lines by name."""
     numeric = all(isinstance(x, (int, float)) for x in chart.xs)
     xs = list(chart.xs) if numeric else list(range(len(chart.xs)))
     handles = {}
@@ -124,16 +138,19 @@ def _plot(
         known = [(x, y) for x, y in zip(xs, values, strict=True) if y is not None]
         if known:
             points = list(zip(*known, strict=True))
-            style = {"color": colours[name], "marker": markers[name], "ms": 4, "lw": 1}
-            (handles[name],) = place.plot(*points, ls="-" if numeric else "", **style)
-    if chart.log and all(y is None or y > 0 for line in chart.lines.values() for y in line):
+            colour, mark = styles[name]
+            # No way leads from one name to the next.
+            style = {"color": colour, "marker": mark, "ms": 4, "lw": 1 if numeric else 0}
+            (handles[name],) = place.plot(*points, alpha=0.85, **style)
+    ys = [y for line in chart.lines.values() for y in line if y is not None]
+    if chart.log and all(y > 0 for y in ys):
         place.set_yscale("log")
-        _name_ticks(place.yaxis)
+        _number(place.yaxis)
     if numeric and min(xs) > 0 and max(xs) / min(xs) > 20:
         place.set_xscale("log")
-        _name_ticks(place.xaxis)
-    elif len(xs) < 12:
-        names = list(map(str, chart.xs))
+        _number(place.xaxis)
+    if len(xs) < 12:
+        names = list(map(_plain if numeric else str, chart.xs))
         turned = {"rotation": 40, "ha": "right"} if sum(map(len, names)) > 40 else {}
         place.set_xticks(xs, names, **turned)
     place.set(title=chart.title, xlabel=chart.x, ylabel=chart.unit)
@@ -142,13 +159,28 @@ def _plot(
     return handles
 
 
-def _name_ticks(axis: Any) -> None:
-    """Name enough ticks of a logarithmic axis, in plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
+def _number(axis: Any) -> None:
+    """Give a logarithmic axis some ticks with plain numbers, however short it is."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter
 
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    # The fewest digits that give three numbers.
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)):
+        ticks = [d * 10.0**e for e in decades for d in digits if low <= d * 10.0**e <= high]
+        if len(ticks) >= 3:
+            break
+    else:
+        digits = 1 - math.floor(math.log10(high - low))
+        ticks = sorted({round(low + (high - low) * k / 4, digits) for k in range(1, 4)})
+    axis.set_major_locator(FixedLocator(ticks[:: -(-len(ticks) // 8)]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
+
+
+def _plain(value: float) -> str:
+    """Return a number without an exponent, if it is not too long."""
+    text = f"{value:,.10g}"
+    return text if len(text) <= 9 else f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-")
 
 
 def title(name: str) -> str:

@@ -30,8 +30,9 @@ __all__ = ["Unmixing", "draw_composite", "draw_unmixing", "unmix"]
 _MOST = 8  # endmembers: a picture shows no more
 _COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
-    *("#56b4e9", "#e69f00", "#555555", "#9467bd"),
+    *("#56b4e9", "#e69f00", "#585858", "#000000"),
 )
+_MARKS = ("o", "s", "^", "D", "v", "X", "P", "p")
 
 
 class Unmixing(NamedTuple):
@@ -174,10 +175,20 @@ def draw_unmixing(found: Unmixing, mosaic: Mosaic, scene: Scene, out: Path) -> l
     rows, columns = mosaic.indices(0), mosaic.indices(1)
     names = [f"row {rows[i]}, column {columns[j]}" for i, j in found.positions.tolist()]
 
+    p = len(found.endmembers)
     figure = figures.Figure(figsize=(9.0, 4.8), layout="constrained")
     axes = figure.subplots()
     for k, spectrum in enumerate(found.endmembers[:, _places(mosaic, 2)]):
-        axes.plot(spectrum, color=_COLOURS[k], label=f"{k + 1}: {names[k]}", linewidth=1.4)
+        every = max(1, len(spectrum) // 12)
+        axes.plot(
+            spectrum,
+            color=_COLOURS[k],
+            marker=_MARKS[k],
+            markersize=5,
+            markevery=(k * every // p, every),  # beside each other, not on top
+            label=f"{k + 1}: {names[k]}",
+            linewidth=1.4,
+        )
     axes.set(xlabel="band", ylabel="value", title=f"{scene.title}: the purest pixels, by N-FINDR")
     axes.set_xlim(0, max(1, found.endmembers.shape[1] - 1))
     axes.spines[["top", "right"]].set_visible(False)
@@ -186,7 +197,6 @@ def draw_unmixing(found: Unmixing, mosaic: Mosaic, scene: Scene, out: Path) -> l
     _give_credit(figure, scene)
     figure.savefig(paths[0], dpi=110)
 
-    p = len(found.endmembers)
     wide = min(p, 4)
     high = -(-p // wide)
     shape = found.abundances.shape

@@ -499,14 +499,16 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def plot(self) -> facts.Pictures:
-        """Pictures by matplotlib: `growth`, `slice`, `layout`, `zones`, `plan`.
+        """Pictures by matplotlib: of the elements, and of how they are stored.
 
-        See `extarray.plot.Plots`.  They need the extra ``[plot]``.
+        ``a.plot()`` draws the elements; the methods are `growth`, `slice`, `layout`, `zones` and
+        `plan`.  See `extarray.plot.Plots`.  They need the extra ``[plot]``.
 
         Examples
         --------
         >>> import extarray as xa
         >>> a = xa.zeros((4, 3), chunks=(2, 2))
+        >>> figure = a.plot()
         >>> figure = a.plot.growth(names=("y", "x"))
         """
         return facts.pictures(self)

@@ -33,6 +33,7 @@ _MOST_MARKED = 50  # elements of a line with a mark each
 _AT_ONCE = 1 << 22  # elements
 _later = LazyImports({"extarray.plot.pixels": "add_image"})
 
+_DAYS = "days since 1970-01-01"  # where matplotlib's calendar ends
 _EVERY = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -43,6 +44,7 @@ def elements(
     axes: Sequence[int | str] | None = None,
     panels: int | str | None = None,
     at: Mapping[int | str, int] | None = None,
+    field: str | None = None,
     chunks: bool = False,
     colorbar: bool = True,
     title: str | None = None,
@@ -72,6 +74,8 @@ def elements(
         the first axis that is left.
     at : mapping of int or str to int, optional
         Index of each other axis, ``{axis: index}``.
+    field : str, optional
+        The field of records to draw.
     chunks : bool
         Whether thin lines show the ends of chunks.
     colorbar : bool
@@ -116,8 +120,8 @@ def elements(
         across = next((j for j in left if a.shape[j] > 1), left[0])
     index = _index_of(a, held)
     return _draw(
-        a, ax, shown, across, index, chunks=chunks, colorbar=colorbar, title=title, path=path,
-        dpi=dpi, options=options,
+        a, ax, shown, across, index, field=field, chunks=chunks, colorbar=colorbar, title=title,
+        path=path, dpi=dpi, options=options,
     )  # fmt: skip
 
 
@@ -127,6 +131,7 @@ def slice_image(
     *,
     axes: Sequence[int | str] = (-2, -1),
     at: Mapping[int | str, int] | None = None,
+    field: str | None = None,
     chunks: bool = False,
     colorbar: bool = True,
     title: str | None = None,
@@ -146,7 +151,7 @@ def slice_image(
         The axes of the plane, by number or name: downward, and to the right.
     at : mapping of int or str to int, optional
         Index of each other axis, ``{axis: index}``; default 0.
-    chunks, colorbar, title, path, dpi, **options
+    field, chunks, colorbar, title, path, dpi, **options
         As for `elements`.
 
     Returns
@@ -161,8 +166,8 @@ def slice_image(
     """
     shown, index = _plane_of(a, range(a.ndim) if a.ndim < 2 else axes, at or {})
     return _draw(
-        a, ax, shown, None, index, chunks=chunks, colorbar=colorbar, title=title, path=path,
-        dpi=dpi, options=options,
+        a, ax, shown, None, index, field=field, chunks=chunks, colorbar=colorbar, title=title,
+        path=path, dpi=dpi, options=options,
     )  # fmt: skip
 
 
@@ -218,6 +223,8 @@ class Values:
     Parameters
     ----------
     array : ExtArray
+    field : str, optional
+        The field of records.
 
     Raises
     ------
@@ -225,20 +232,24 @@ class Values:
         They are not numbers.
     """
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, field: str | None = None) -> None:
         self._array = array
-        dtype = array.dtype
+        self._field = field
+        names = array.dtype.names or ()
+        if field is not None and field not in names:
+            raise ArgumentError(
+                f"there is no field {field!r}; "
+                + (f"the fields are {', '.join(names)}" if names else "elements are no records")
+            )
+        self.dtype = dtype = array.dtype if field is None else array.dtype[field]
         self._is_foreign = dtype.isbuiltin == 2  # a number type of another package
         if dtype.kind not in "biufcmM" and not self._is_foreign:
-            # A field is an array of its own in a copy.
-            raise ArgumentError(
-                f"elements of {dtype} are not numbers; draw a copy of one field, of a.lazy[field]"
-                if dtype.names
-                else f"elements of {dtype} are not numbers, so there is nothing to draw"
-            )
+            how = f"; draw one field, say field={dtype.names[0]!r}" if dtype.names else ""
+            raise ArgumentError(f"elements of {dtype} are not numbers{how}")
         attrs = array.attrs.asdict()
         texts = [attrs.get(name, "") for name in ("long_name", "standard_name")]
         texts.append("" if array.path is None else array.path.name)
+        texts.insert(0, "" if field is None else field)
         self.name = printable(next((t for t in texts if isinstance(t, str) and t), ""))
         unit = attrs.get("units", attrs.get("unit", ""))
         self.unit = printable(unit) if isinstance(unit, str) else ""
@@ -257,7 +268,10 @@ class Values:
 
     def read(self, key: tuple[int | slice, ...]) -> NDArray[Any]:
         """Return some elements: booleans, real numbers, or dates."""
-        stored = np.asarray(self._array[key])
+        if self._field is None:
+            stored = np.asarray(self._array[key])
+        else:
+            stored = np.asarray(self._array.get_basic_selection(key, fields=self._field))
         kind = stored.dtype.kind
         if self._is_foreign or stored.dtype == np.float16:
             return stored.astype(np.float32)
@@ -356,6 +370,7 @@ def _draw(
     across: int | None,
     index: list[int],
     *,
+    field: str | None,
     chunks: bool,
     colorbar: bool,
     title: str | None,
@@ -364,7 +379,7 @@ def _draw(
     options: dict[str, Any],
 ) -> Any:
     """Draw a line or a plane, or planes along an axis."""
-    source = Values(a)
+    source = Values(a, field)
     given = None if ax is None else given_axes(ax, 1, "a picture takes one")
     count = 1 if across is None else min(a.shape[across], _MOST_PANELS)
     if across is not None and given is not None:
@@ -390,12 +405,12 @@ def _draw(
         if len(shown) == 1:
             _draw_line(panels[0], source, scales[0], first, options)
         else:
-            images = _draw_images(
+            images, are_dates = _draw_images(
                 panels, a, shown, source, scales, [p for _, p in pictures], options
             )
             if colorbar and images:
                 bar = figure.colorbar(images[0], ax=panels[:count])
-                _finish_bar(bar, source, a.dtype)
+                _finish_bar(bar, source, are_dates)
         for number, (one, (here, drawn)) in enumerate(zip(panels, pictures, strict=False)):
             if chunks:
                 _draw_chunk_ends(a, one, shown, scales)
@@ -440,7 +455,7 @@ def _new_panels(
     if count == 1:
         size = (6.4, 4.0 if ndim == 1 else 4.8)
         if ratio is not None:  # the colour bar is as high as the figure
-            size = (6.4, 4.8 * ratio + 0.8) if ratio < 1 else (4.2 / ratio + 2.0, 4.8)
+            size = (6.4, max(1.8, 4.8 * ratio + 0.8)) if ratio < 1 else (4.2 / ratio + 2.0, 4.8)
         figure = new_figure(size, path)
         return figure, [figure.subplots()]
     across = math.ceil(math.sqrt(count))
@@ -494,6 +509,8 @@ def _draw_line(
     ax.set_ylabel(source.label)
     if is_date:
         date_axis(ax.yaxis)
+    elif values.dtype.kind == "M":
+        ax.set_ylabel(with_unit(source.name, _DAYS))
     if len(y) > _MOST_MARKED:
         ax.margins(x=0)
 
@@ -502,12 +519,11 @@ def _date_values(values: NDArray[Any]) -> tuple[NDArray[np.float64], bool]:
     """Return dates as numbers, and whether these are matplotlib's."""
     known = ~np.isnat(values)
     numbers = date_numbers(values[known])
-    is_date = numbers is not None
     if numbers is None:
-        numbers = values[known].astype("M8[D]").astype(np.int64).astype(np.float64)
+        return _days(values), False
     found = np.full(values.shape, np.nan)
     found[known] = numbers
-    return found, is_date
+    return found, True
 
 
 def _draw_images(
@@ -518,8 +534,11 @@ def _draw_images(
     scales: Sequence[Scale],
     pictures: Sequence[_Drawn],
     options: Mapping[str, Any],
-) -> list[Any]:
-    """Draw planes, each in its own axes and all with the same colours."""
+) -> tuple[list[Any], bool]:
+    """Draw planes, each in its own axes and all with the same colours.
+
+    Return the images, and whether the numbers in them are dates.
+    """
     options = dict(options)
     down, right = scales
     aspect = options.pop("aspect", _aspect(scales))
@@ -527,9 +546,7 @@ def _draw_images(
         scale.edges(np.append(places, scale.n))
         for scale, places in zip(scales, pictures[0].places, strict=True)
     )
-    planes = [
-        _date_values(p.values)[0] if p.values.dtype.kind == "M" else p.values for p in pictures
-    ]
+    planes, are_dates = _as_numbers([picture.values for picture in pictures])
     if "norm" not in options:
         low, high = _limits(planes)
         options.setdefault("vmin", low)
@@ -543,11 +560,28 @@ def _draw_images(
         one.set_xlim(min(x[0], x[-1]), max(x[0], x[-1]))
         down.finish(one, "y")
         right.finish(one, "x")
-    return images
+    return images, are_dates
+
+
+def _as_numbers(planes: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], bool]:
+    """Return dates as numbers, and whether they are dates for matplotlib."""
+    if planes[0].dtype.kind != "M":
+        return planes, False
+    found = [_date_values(plane) for plane in planes]
+    if all(is_date for _, is_date in found):
+        return [plane for plane, _ in found], True
+    return [_days(plane) for plane in planes], False
+
+
+def _days(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return dates as days since 1970."""
+    return np.where(np.isnat(values), np.nan, values.astype("M8[D]").astype(np.int64))
 
 
 def _same_unit(one: Scale, other: Scale) -> bool:
     """Tell whether a step is as long along both axes of a picture."""
+    if one.texts or other.texts:
+        return False
     if not (one.has_coordinates or other.has_coordinates):
         return True
     if one.is_date or other.is_date or not (one.has_coordinates and other.has_coordinates):
@@ -567,12 +601,14 @@ def _limits(planes: Sequence[NDArray[Any]]) -> tuple[float | None, float | None]
     return (min(lows), max(highs)) if lows else (0.0, 1.0)
 
 
-def _finish_bar(bar: Any, source: Values, dtype: np.dtype[Any]) -> None:
+def _finish_bar(bar: Any, source: Values, are_dates: bool) -> None:
     """Label a colour bar."""
     bar.set_label(source.label)
-    if dtype.kind == "M":
+    if are_dates:
         date_axis(bar.ax.yaxis)
-    elif dtype.kind == "b":
+    elif source.dtype.kind == "M":
+        bar.set_label(with_unit(source.name, _DAYS))
+    elif source.dtype.kind == "b":
         bar.set_ticks([0, 1], labels=["False", "True"])
 
 

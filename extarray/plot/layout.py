@@ -138,11 +138,14 @@ def layout(
         figure, drawn = on_axes(given[0], (6.4, 4.4), path=path)
         strip = given[1] if found.is_selected and len(given) > 1 else None
     history = segments(a)
-    colours = 0.85 * segment_colours(history)  # darker, for a white background
-    colours[0] = 0.45  # the pale grey of cells would be invisible as a line
+    ground = np.asarray(colors.to_rgb(drawn.get_facecolor()))
+    # The cells' own colours would be too light as lines on white, and too dark on black.
+    is_dark = ground.mean() < 0.5
+    colours = segment_colours(history)
+    colours = 0.35 + 0.65 * colours if is_dark else 0.85 * colours
+    colours[0] = 0.75 if is_dark else 0.45
     shade = colours[segment_numbers(history, found.addresses)]
     if found.is_selected:
-        ground = np.asarray(colors.to_rgb(drawn.get_facecolor()))
         shade = np.where(found.touched[:, None], shade, 0.3 * shade + 0.7 * ground)
     n, size = len(found.addresses), a.chunk_bytes
     rows = np.arange(n)

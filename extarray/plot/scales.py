@@ -111,6 +111,8 @@ class Scale:
             axis.set_major_locator(
                 ticker.MaxNLocator(nbins="auto", integer=True, steps=(1, 2, 5, 10))
             )
+        if self.n == 1 and self._coordinate is None:
+            axis.set_major_locator(ticker.FixedLocator([0]))
         if self.texts:
             if self.n <= _ALL_TICKS:
                 axis.set_major_locator(ticker.FixedLocator(range(self.n)))

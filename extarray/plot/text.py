@@ -122,6 +122,8 @@ def slice_text(
     axes: Sequence[int | str] | None = None,
     at: Mapping[int | str, int] | None = None,
     width: int = 100,
+    *,
+    field: str | None = None,
 ) -> str:
     """Return a plane of elements as characters of rising darkness, from the least to the greatest.
 
@@ -133,6 +135,8 @@ def slice_text(
         As for `extarray.plot.elements`; an axis that neither names is held at index 0.
     width : int
         Most characters per line; each stands for the extreme of its elements, if there are more.
+    field : str, optional
+        As for `extarray.plot.elements`.
 
     Returns
     -------
@@ -149,7 +153,7 @@ def slice_text(
     """
     shown, held = shown_axes(a, axes, at or {})
     index = [held.get(j, 0) % max(1, a.shape[j]) for j in range(a.ndim)]
-    source = Values(a)
+    source = Values(a, field)
     if not shown or not a.size:
         return f"{source.read(())}" if not shown else f"no elements: the shape is {a.shape}"
     step = max(1, -(-a.shape[shown[-1]] // width))

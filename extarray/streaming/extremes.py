@@ -34,7 +34,7 @@ def extremes(values: NDArray[Any], steps: Sequence[int]) -> NDArray[Any]:
 
     Examples
     --------
-    >>> extremes(np.array([[1, 1, 1, 1, 1], [1, 1, 9, 1, -5]]), (2, 2)).tolist()
+    >>> extremes(np.array([[1, 1, 1, 1, 1], [1, 1, 9, 1, 1], [1, 1, 1, 1, -5]]), (3, 2)).tolist()
     [[1, 9, -5]]
     """
     if all(step == 1 for step in steps):

@@ -133,6 +133,19 @@ class TestLines:
         a = xa.from_array(np.array([2, -9, 4], "i2"), attrs=attrs)
         np.testing.assert_array_equal(a.plot().axes[0].lines[0].get_ydata(), [11, np.nan, 12])
 
+    def test_a_field_of_records(self):
+        values = np.array([(1.5, b"a"), (2.5, b"b")], [("depth", "f8"), ("tag", "S1")])
+        a = xa.from_array(values)
+        (ax,) = a.plot(field="depth").axes
+        assert ax.lines[0].get_ydata().tolist() == [1.5, 2.5]
+        assert ax.get_ylabel() == "depth"
+        with pytest.raises(ArgumentError, match="field='depth'"):
+            a.plot()
+        with pytest.raises(ArgumentError, match="the fields are depth, tag"):
+            a.plot(field="x")
+        with pytest.raises(ArgumentError, match="are not numbers$"):
+            a.plot(field="tag")
+
 
 class TestPlanes:
     @pytest.mark.parametrize("draw", [lambda a: a.plot(), lambda a: a.plot.slice()])
@@ -357,3 +370,27 @@ def test_a_window_shows_what_was_drawn(script, tmp_path):
         tmp_path / "a.png",
     )
     assert done.splitlines() == ["shown 3", "shown 1"]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_notebook_shows_each_picture_once():
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    cells = {
+        "import extarray as xa; a = xa.zeros((4, 5), chunks=2)": 0,
+        "a.plot()": 1,
+        "a.plot.growth()": 1,
+        "kept = a.plot()": 1,
+        "kept": 1,
+        "a.plot(); a.plot.layout()": 2,
+        "import matplotlib.pyplot as plt": 0,
+        "a.plot.growth()\nplt.show()": 1,
+        "ax = plt.subplots()[1]\na.plot(ax=ax)": 1,
+    }
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
+    nbclient.NotebookClient(notebook, timeout=200).execute()
+    for cell, count in zip(notebook.cells, cells.values(), strict=True):
+        shown = [output for output in cell.outputs if "image/png" in output.get("data", {})]
+        assert len(shown) == count, cell.source

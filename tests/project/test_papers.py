@@ -11,17 +11,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from colour_vision import VISIONS, least_distance
 from preload import preloaded
 
 # Last in the path: the tested extarray may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
-from benchmarks.papers import EXPERIMENTS
+from benchmarks.papers import EXPERIMENTS, page
 from benchmarks.papers.accuracies import judged as accuracies_judged
 from benchmarks.papers.accuracies import sections
 from benchmarks.papers.claims import CLAIMS
 from benchmarks.papers.harness import Chart, Report, Work, above, below, every, verdict
-from benchmarks.papers.page import judged, load, table, write
+from benchmarks.papers.page import PALETTE, draw, judged, load, styles_of, table, write
 from benchmarks.sizes import Unsupported
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,9 +123,9 @@ def test_the_pages_of_the_documentation_show_every_experiment_and_claim():
     assert {number: claim for number, (claim, _) in claims.items()} == CLAIMS
     assert {holds for _, holds in claims.values()} <= HOLDS
     for name in EXPERIMENTS:
-        page = (pages / f"{name}.md").read_text(encoding="utf-8")
-        assert page.startswith(f"# {title(name)}\n")
-        (*pictures,) = re.findall(r"\]\((.+?\.svg)\)", page)
+        shown = (pages / f"{name}.md").read_text(encoding="utf-8")
+        assert shown.startswith(f"# {title(name)}\n")
+        (*pictures,) = re.findall(r"\]\((.+?\.svg)\)", shown)
         assert all((pages / picture).exists() for picture in pictures)
 
 
@@ -182,3 +183,33 @@ def test_a_chart_becomes_a_table():
     chart = Chart("t", "x", [1, 2], "s", {"ours": [0.1234, 1234.5], "theirs": [None, 2e-7]})
     assert table(chart)[2:] == ["| 1 | 0.123 | – |", "| 2 | 1,234 | 2.00e-07 |"]
     assert chart.ratio("ours", "theirs").tolist() == [1234.5 / 2e-7]
+
+
+def test_lines_have_marks_and_colours_that_all_can_tell_apart():
+    from matplotlib.colors import to_rgb
+
+    assert min(least_distance(map(to_rgb, PALETTE), vision) for vision in VISIONS) > 10
+    for report in load(ROOT / "docs" / "_static" / "papers").values():
+        styles = styles_of(list(dict.fromkeys(n for chart in report.charts for n in chart.lines)))
+        assert len(set(styles.values())) == len(styles)
+
+
+def test_axes_have_numbers_and_no_line_leads_from_name_to_name(tmp_path):
+    from matplotlib.figure import Figure
+
+    charts = [
+        Chart("numbers", "x", [1, 2, 3], "s", {"a": [0.021, 0.022, 0.0335]}),
+        Chart("names", "x", ["p", "q"], "s", {"a": [1e-3, 5e3], "b": [2.0, None]}),
+    ]
+    draw(charts, tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert len(set(re.findall(r">0\.0[23]\d+<", text))) >= 3, "short axes have numbers, too"
+    assert all(f">{label}<" in text for label in ("1,000", "p", "q"))
+    one, other = Figure().subplots(1, 2)
+    lines = (
+        page._plot(one, charts[0], styles_of("ab")),
+        page._plot(other, charts[1], styles_of("ab")),
+    )
+    assert lines[0]["a"].get_linewidth() > 0
+    assert lines[1]["a"].get_linewidth() == 0
+    assert lines[1]["a"].get_marker() != lines[1]["b"].get_marker()
