@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from extarray.common.system import write_at
+
 from .apart import Missing, apart, load, markdown, versions
 
 #: Frames of a number of MiB.
@@ -96,7 +98,7 @@ class Plain(Sink):
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT)
 
     def append(self, i: int, frame: np.ndarray) -> None:
-        os.pwrite(self.fd, frame, i * frame.nbytes)
+        write_at(self.fd, frame.data, i * frame.nbytes)
 
     def close(self) -> None:
         os.close(self.fd)

@@ -155,7 +155,10 @@ cdef void leave(window_t *window) noexcept:
 
 
 cdef bint is_one_file(const window_t *a, const window_t *b) noexcept:
-    return a.device == b.device and a.inode == b.inode
+    if a.inode != b.inode:
+        return False
+    # Some file systems of Windows have no number, or forget it with the file's first name.
+    return a.device == b.device or (not XA_MAPS_FREELY and (a.device == 0 or b.device == 0))
 
 
 cdef bint meets(const window_t *window, const char *first, const char *last) noexcept:

@@ -21,6 +21,7 @@ from grown_arrays import KINDS, grown
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from systems import needs_replaced_open_files
 
 import extarray as xa
 from extarray.codecs._filters import bit_shuffle, shuffle
@@ -350,6 +351,7 @@ def seen_by_the_page(path):
         return None
 
 
+@needs_replaced_open_files
 @pytest.mark.thread_unsafe  # examples write to the same file
 @given(data=st.binary(min_size=30, max_size=60))
 @settings(QUICK, max_examples=150)

@@ -114,13 +114,17 @@ def _lacking(error: BaseException) -> str | None:
         return reason
     if not IS_POSIX and isinstance(error, OSError) and str(error.filename).startswith("/proc/"):
         return "Windows has no /proc"
-    if not IS_POSIX and isinstance(error, AttributeError) and error.obj in (os, signal):
-        assert isinstance(error.obj, types.ModuleType)
+    if not IS_POSIX and isinstance(error, AttributeError):
+        whose = "os.stat_result" if isinstance(error.obj, os.stat_result) else None
+        if error.obj in (os, signal):
+            assert isinstance(error.obj, types.ModuleType)
+            whose = error.obj.__name__
         place = error.__traceback__
         while place is not None and place.tb_next is not None:
             place = place.tb_next
-        if place is not None and _TESTS in Path(place.tb_frame.f_code.co_filename).parents:
-            return f"Windows has no {error.obj.__name__}.{error.name}"
+        is_ours = place is not None and _TESTS in Path(place.tb_frame.f_code.co_filename).parents
+        if whose is not None and is_ours:
+            return f"Windows has no {whose}.{error.name}"
     return None
 
 
