@@ -15,9 +15,10 @@ would.  They differ in how they work.  Our copy, import and export reserve the w
 first element (the other libraries do not), and use ``config.threads`` threads; HDF5, netCDF, SciPy
 and astropy copy with one thread, GDAL and zarr with as many as they choose.  HDF5 and GDAL copy
 with their own calls; netCDF4, zarr, SciPy, spectral and NumPy copy through an array in memory, or a
-mapping, as their users do.  If the file has chunks or tiles, they match the array's.  A file in
-another order is a transposition, which our copy is not: ``.mat`` has Fortran order, and the
-elements of ``.npy``, FITS and ENVI pass through chunks that our copy moves unchanged.
+mapping, as their users do.  Two smaller levels of OME-Zarr are written, too, by means of 2 by 2
+elements; ome-zarr goes through dask.  If the file has chunks or tiles, they match the array's.  A
+file in another order is a transposition, which our copy is not: ``.mat`` has Fortran order, and the
+elements of ``.npy``, FITS, TIFF and ENVI pass through chunks that our copy moves unchanged.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import argparse
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -206,6 +208,51 @@ def _geotiff(b: Bench) -> tuple[Callable[[], Any], ...]:
     )
 
 
+def _tiff(b: Bench) -> tuple[Callable[[], Any], ...]:
+    import tifffile
+
+    file = b.folder / "cube.tif"
+    tifffile.imwrite(file, b.x, photometric="minisblack")
+
+    def copy() -> None:
+        values = tifffile.memmap(file, mode="r")
+        tifffile.imwrite(b.made / "copy.tif", values, photometric="minisblack")
+
+    return (
+        copy,
+        lambda: b.read(xa.from_tiff, file, chunks=CHUNKS),
+        lambda: b.write(xa.to_tiff, b.made / "saved.tif"),
+    )
+
+
+def _ome_zarr(b: Bench) -> tuple[Callable[[], Any], ...]:
+    import dask.array as da
+    import zarr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of its own
+        from ome_zarr.scale import Methods
+        from ome_zarr.writer import write_image
+
+    file = b.folder / "cube.ome.zarr"
+    b.write(xa.to_ome_zarr, file, levels=2, compressors=None)
+
+    def copy() -> None:
+        values = da.from_zarr(str(file), "0")
+        group = zarr.open_group(b.made / "copy.ome.zarr", mode="w", zarr_format=3)
+        options = {"chunks": CHUNKS, "compressors": None}
+        how = {"scale_factors": [2, 4], "method": Methods.LOCAL_MEAN}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            write_image(values, group, axes="zyx", storage_options=options, **how)
+
+    return (
+        copy,
+        lambda: b.read(xa.from_ome_zarr, file),
+        lambda: b.write(xa.to_ome_zarr, b.made / "saved.ome.zarr", levels=2, compressors=None),
+    )
+
+
 def _mat(b: Bench) -> tuple[Callable[[], Any], ...]:
     import scipy.io
 
@@ -232,6 +279,8 @@ FORMATS: dict[str, tuple[str, Callable[[Bench], tuple[Callable[[], Any], ...]]]]
     "fits": ("astropy", _fits),
     "envi": ("spectral", _envi),
     "geotiff": ("rasterio", _geotiff),
+    "tiff": ("tifffile", _tiff),
+    "ome-zarr": ("ome_zarr", _ome_zarr),
     "mat": ("scipy", _mat),
 }
 
