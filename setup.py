@@ -8,7 +8,11 @@ EXTARRAY_SANITIZE=address,undefined
     The shipped code under the compiler's sanitizers; -O1 -g.  "thread" is ThreadSanitizer.
 """
 
+import itertools
+import multiprocessing
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +23,7 @@ import numpy as np
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.dist_info import dist_info
 from setuptools.modified import newer_group
 
 DEBUG = os.environ.get("EXTARRAY_DEBUG", "0") not in ("", "0")
@@ -100,11 +105,18 @@ stamp = build / "recipe"
 recipe = repr((directives, macros, compile_args, link_args, Cython.__version__, np.__version__))
 changed = not stamp.exists() or stamp.read_text() != recipe
 
+# Processes that translate modules at the same time, each forked: a fresh one would run this file.
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+FORKS = sys.platform == "linux"
+if FORKS:
+    multiprocessing.set_start_method("fork", force=True)
+
 modules = cythonize(
     extensions,
     build_dir=str(build / "cython"),  # generated C stays out of the source tree
     compiler_directives=directives,
     force=changed,
+    nthreads=CORES if FORKS else 0,
 )
 if changed:
     build.mkdir(exist_ok=True)
@@ -115,6 +127,32 @@ if changed:
 ZIG_TARGETS = {"win-amd64": "x86_64-windows-gnu", "win-arm64": "aarch64-windows-gnu"}
 
 
+def require_compiler():
+    """End the build in one sentence if there is no C compiler, or Python has no headers."""
+    if sys.platform == "win32":
+        return  # pip brings Zig
+    name = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(name) is None:
+        raise SystemExit(
+            f"extarray is compiled, and the C compiler {name!r} is not there: install GCC or Clang "
+            "('apt install gcc', 'dnf install gcc', 'xcode-select --install'), or name yours in CC"
+        )
+    folder = sysconfig.get_path("include")
+    if not Path(folder, "Python.h").exists():
+        raise SystemExit(
+            f"extarray is compiled, and Python's headers are not in {folder}: install them ('apt "
+            "install python3-dev', 'dnf install python3-devel')"
+        )
+
+
+class DistInfo(dist_info):
+    """Ends a build that cannot succeed before its long steps: pip asks for the metadata first."""
+
+    def run(self):
+        require_compiler()
+        super().run()
+
+
 class BuildModules(build_ext):
     """Build with Zig's Clang, which pip brings, on Windows; with the usual compiler elsewhere.
 
@@ -123,8 +161,14 @@ class BuildModules(build_ext):
     with a class that derives from this one.
     """
 
+    def build_extensions(self):
+        self.numbers = itertools.count(1)  # one for each module, on whatever thread
+        super().build_extensions()
+
     def build_extension(self, extension):
         if sys.platform != "win32":
+            require_compiler()
+            print(f"[{next(self.numbers)}/{len(self.extensions)}] {extension.name}", flush=True)
             super().build_extension(extension)
             return
         platform = sysconfig.get_platform()
@@ -187,6 +231,6 @@ class BuildModules(build_ext):
 
 setup(
     ext_modules=modules,
-    cmdclass={"build_ext": BuildModules},
-    options={"build_ext": {"parallel": os.cpu_count()}},
+    cmdclass={"build_ext": BuildModules, "dist_info": DistInfo},
+    options={"build_ext": {"parallel": CORES}},
 )

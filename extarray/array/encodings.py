@@ -91,7 +91,7 @@ def check_writable(header: Header, path: Any) -> None:
         _later.check_present(Codec.parse(name))
     except MissingExtraError as error:
         told = MissingExtraError(f"{what}: {error}{otherwise}")
-        told.name = error.name
+        told.name, told.extra = error.name, error.extra
         raise told from None
     except ArgumentError:
         raise MissingExtraError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -33,7 +34,7 @@ from extarray.cli._output import print_json, print_table
 from extarray.cli.look import opened
 from extarray.common.arguments import as_axis, parse_bytes
 from extarray.common.choices import ORDERS
-from extarray.common.errors import DTypeError
+from extarray.common.errors import DTypeError, MissingError
 from extarray.common.formatting import format_bytes
 from extarray.common.terminal import print_text
 
@@ -196,6 +197,8 @@ def advise(
 )
 def bench(folder: str, size: str, repeat: int, as_json: bool) -> None:
     """Measure in a temporary folder."""
+    if not os.path.isdir(folder):
+        raise MissingError(errno.ENOENT, "no such folder", folder)
     with wrong_calls():
         side = max(8, round((parse_bytes(size) / 4) ** (1 / 3)))
     with tempfile.TemporaryDirectory(prefix="extarray-bench-", dir=folder) as place:

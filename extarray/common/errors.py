@@ -271,8 +271,6 @@ class MissingExtraError(ExtArrayError, ImportError):
 
     Attributes
     ----------
-    name : str or None
-        The package.
     extra : str or None
         The extra of extarray that installs it, such as "plot".
     """

@@ -31,7 +31,7 @@ def missing(package: str, extra: str, purpose: str = "this") -> MissingExtraErro
     """Return the error for a package that is not installed, ready to raise.
 
     `purpose`, which needs it, begins the message.  `package` and `extra`, the extra of extarray
-    that installs it, become attributes: `name` and `extra`.
+    that installs it, become attributes of the error, `name` and `extra`.
     """
     how = command_for(*_TOGETHER.get(package.partition(".")[0], (package,)))
     error = MissingExtraError(f"{purpose} needs '{package}'; install it with: {how}")

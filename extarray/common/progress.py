@@ -72,6 +72,8 @@ class Progress:
             self._call(self.done, self._total)
         if not self._shown:
             return
+        if self.done == self._first:
+            return  # no rate yet
         now = time.monotonic()
         if now - self._last >= limits.progress_interval:
             self._last = now

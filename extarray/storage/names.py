@@ -537,7 +537,7 @@ def what_is_missing(path: Path) -> str:
     else:
         advice = hint(
             "extarray.create makes an array",
-            "extarray create makes an array, extarray ls lists some",
+            "extarray create makes an array, extarray ls lists what is there",
         )
     return f"there is no file '{metadata}'; {advice}"
 

@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from systems import (
     IS_POSIX,
-    NO_SUCH_FILE,
     lacking_elsewhere,
     needs_any_names,
     needs_posix,
@@ -97,6 +96,21 @@ def process(script, *words, **options):
         text=True,
         **options,
     )
+
+
+@pytest.mark.parametrize("width", [70, 80])
+def test_tables_fit_the_terminal(tmp_path, done, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    dims = ("time", "latitude", "longitude")
+    xa.create(
+        tmp_path / "temperature-at-the-surface", (365, 18, 36), "f4", dims=dims, compression="zlib"
+    ).close()
+    xa.create(tmp_path / "b", (3,)).close()
+    lines = done("ls", tmp_path).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) > 3
+    monkeypatch.delenv("COLUMNS")
+    assert len(done("ls", tmp_path).splitlines()) == 3, "a line for each where no terminal is"
 
 
 class TestSelection:
@@ -773,7 +787,7 @@ class TestFiles:
         assert os.listdir(folder / "sub" / "deep") == []
         found = run("rm", folder / "a")
         assert found.status == 1
-        assert NO_SUCH_FILE in found.err
+        assert "there is no file" in found.err
         found = run("rm", "--force", folder)
         assert found.status == 1
         assert folder.exists()
@@ -1023,6 +1037,14 @@ class TestWork:
         assert tuple(found["chunks"]) == tuple(advice)
         assert found["cost"] == advice.cost
         assert done("advise", path, *words).startswith(advice.explanation)
+
+    def test_bench_says_which_direction_is_better(self, tmp_path, run):
+        found = run("bench", tmp_path, "--size", "4 KiB", "--repeat", "1")
+        assert found.status == 0
+        assert found.out.endswith("; above 1, extarray is faster\n")
+        found = run("bench", tmp_path / "none")
+        assert (found.status, found.out) == (1, "")
+        assert found.err.endswith(f"no such folder: '{tmp_path / 'none'}'\n")
 
     def test_bench(self, tmp_path, done):
         words = ["bench", tmp_path, "--size", "64 KiB", "--repeat", "1"]

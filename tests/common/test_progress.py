@@ -164,3 +164,21 @@ def test_bars_are_of_the_kind_that_the_place_asks_for(monkeypatch):
     (options,) = made
     assert (options["total"], options["initial"], options["desc"]) == (100, 50, "work")
     assert "100%" in sys.stderr.getvalue()
+
+
+@pytest.mark.parametrize("has_tqdm", [True, False])
+def test_a_rate_is_shown_when_there_is_one(monkeypatch, has_tqdm):
+    if has_tqdm:
+        pytest.importorskip("tqdm")
+    else:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(limits, "progress_interval", 0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Progress(100, "copy", True) as progress:
+        progress.skip(10)
+        progress.add(0)
+        assert "?" not in sys.stderr.getvalue() and "left" not in sys.stderr.getvalue()
+        progress.add(50)
+        progress.add(10)
+    assert "?" not in sys.stderr.getvalue()
+    assert "B/s" in sys.stderr.getvalue()
