@@ -301,7 +301,7 @@ class _Frames(_Whole):
 
 
 class _Plan(NamedTuple):
-    """How an array is halved.
+    """The axes of an array, as a level has them.
 
     Attributes
     ----------
@@ -463,7 +463,7 @@ class Pyramid:
         Examples
         --------
         >>> import numpy as np, extarray as xa
-        >>> a = xa.zeros((0, 4, 4), dims=("t", "y", "x"))
+        >>> a = xa.create(None, (0, 4, 4), dims=("t", "y", "x"))
         >>> p = xa.pyramid(a, levels=1)
         >>> a.append(np.ones((3, 4, 4)))
         >>> p.update(), p.levels[0].shape
@@ -723,7 +723,8 @@ def pyramid(
     >>> a.append(np.ones((600, 100), "u1"), axis=1)
     >>> p.update(), p.levels[0].shape
     (True, (300, 450))
-    >>> p.close()
+    >>> p.close(), a.close()
+    (None, None)
     """
     if not isinstance(a, ExtArray):
         raise ArgumentTypeError(

@@ -14,6 +14,7 @@ import warnings
 
 import numpy as np
 import pytest
+from systems import needs_signals
 
 import extarray as xa
 
@@ -198,7 +199,9 @@ def test_requests():
         store.serve(1 << 16)
 
 
-def test_the_command(tmp_path, script):
+@needs_signals
+@pytest.mark.process
+def test_the_command(tmp_path):
     recording(tmp_path / "a").close()
     command = [sys.executable, "-m", "extarray", "serve", "a"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
