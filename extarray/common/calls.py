@@ -144,5 +144,5 @@ def _explained(
         return f"{text}; {other}"
     if ours and (name in known or not name.isidentifier()):
         return f"{text}; use {ours}"
-    close = difflib.get_close_matches(word, known, 1)
+    close = [] if ours else difflib.get_close_matches(word, known, 1)
     return f"{text}; use {close[0]}=" if close else f"{text}; it has {', '.join(known)}"
