@@ -85,7 +85,8 @@ def halved(
     """Return one element for each pair along axes: its mean, or its first one.
 
     Integers are rounded to the nearest, halves to even ones.  NaN and missing elements do not
-    count; where there are no others, the result is missing.  Integers of 64 bits, which no float
+    count; where there are no others, the result is missing.  A mean of others that is equal to a
+    missing element becomes the next larger value.  Integers of 64 bits, which no float
     holds exactly, and what is no number, are those of the first of a pair.
 
     Parameters
@@ -134,9 +135,24 @@ def halved(
     if dtype.kind in "iu":
         means = np.rint(means)
     result = means.astype(dtype)
+    if missing:
+        _set_apart(result, missing)
     if is_lost is not None:
         result[counts == 0] = nothing
     return result
+
+
+def _set_apart(means: NDArray[Any], missing: Sequence[Any]) -> None:
+    """Let means that are equal to a missing element have the next larger value."""
+    for element in missing:
+        is_taken = means == element
+        if is_taken.any():
+            # At least one element is larger than its mean, and not missing: this loop ends there.
+            other = element
+            while other in missing:
+                is_int = means.dtype.kind in "iu"
+                other = other + 1 if is_int else np.nextafter(other, means.dtype.type(np.inf))
+            means[is_taken] = other
 
 
 def _lost(values: NDArray[Any], missing: Sequence[Any]) -> NDArray[np.bool_] | None:
@@ -330,7 +346,7 @@ def _plan(array: ExtArray, axes: Any, factor: int = 2) -> _Plan:
         if not chosen and array.ndim >= 2:
             chosen = [array.ndim - 2, array.ndim - 1]
     else:
-        chosen = [axes] if isinstance(axes, (str, int)) else list(axes)
+        chosen = [axes] if isinstance(axes, str) or not np.iterable(axes) else list(axes)
     lines: list[_Whole] = [_Whole() for _ in range(array.ndim)]
     new_split = {axis: dict(lengths) for axis, lengths in split.items()}
     found: list[str | int] = []
@@ -359,6 +375,8 @@ def _plan(array: ExtArray, axes: Any, factor: int = 2) -> _Plan:
         found.append(j if dims is None else dims[j])
     if not found:
         raise ArgumentError("a pyramid halves one axis at least; name it with axes=...")
+    if len(set(found)) < len(found):
+        raise ArgumentError(f"axes names each axis once, not {axes!r}")
     return _Plan(lines, found, new_split)
 
 
@@ -706,8 +724,9 @@ def pyramid(
     Notes
     -----
     NaN, and what attributes such as ``_FillValue`` declare as missing, does not count in means;
-    where there is nothing else, the element is missing.  Truth values, integers of 64 bits, texts
-    and dates are taken as with "nearest".
+    where there is nothing else, the element is missing.  A mean that is equal to a missing element,
+    such as that of -1 and 1 where 0 is missing, becomes the next larger value.  Truth values,
+    integers of 64 bits, texts and dates are taken as with "nearest".
 
     `Pyramid.update` computes what has grown since.  Where one process records and another one
     looks, either of them, or a third, can update the levels: they have a writer of their own.

@@ -539,7 +539,7 @@ def _halved_axes(axes: Any, given: Description, image: ImageAxes) -> list[int]:
     """Return the axes that levels halve, by their numbers in the file."""
     if axes is None:
         return [len(image.axes) - 2, len(image.axes) - 1]
-    chosen = [axes] if isinstance(axes, (str, int)) else list(axes)
+    chosen = [axes] if isinstance(axes, str) or not np.iterable(axes) else list(axes)
     found = []
     for name in chosen:
         if isinstance(name, str):
