@@ -30,6 +30,7 @@ from extarray.common.arguments import as_axis, as_int, check_choice, check_flag
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
+    AxisError,
     ClosedError,
     ExistsError,
     MissingError,
@@ -38,7 +39,7 @@ from extarray.common.errors import (
 from extarray.common.system import replace
 from extarray.format.images import kind_of
 from extarray.format.labels import SPLIT, known_split
-from extarray.format.missing import missing_elements
+from extarray.format.missing import MISSING, missing_elements
 from extarray.grid.bounds import beside
 from extarray.grid.tiles import tiles
 from extarray.maintenance.group_files import making_folder
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
     from extarray.grid.tiles import Box
 
-__all__ = ["PYRAMID", "Pyramid", "halved", "level_count", "pyramid", "pyramid_beside"]
+__all__ = ["PYRAMID", "SHARED", "Pyramid", "halved", "level_count", "pyramid", "pyramid_beside"]
 
 #: Attribute of a level with its note.
 PYRAMID = "pyramid"
@@ -65,8 +66,9 @@ _SMALL = 256
 _LEAST_CHUNK = 64
 #: Bytes that a level grows by at once.
 _STEP_BYTES = 1 << 26
-#: Attributes that mark missing elements, which levels share with their array.
-_MARKS = ("_FillValue", "missing_value", "nodata", "data ignore value", "BLANK")
+#: Attributes that say how elements are to be read, which levels share with their array: those that
+#: mark missing ones, and those of packed numbers, whose means are packed in the same way.
+SHARED = (*MISSING, "scale_factor", "add_offset")
 
 #: Places of elements: the first of each pair, and the second, or again the first.
 Pairs = tuple["NDArray[np.intp]", "NDArray[np.intp]"]
@@ -468,7 +470,8 @@ class Pyramid:
         ReadOnlyError
             A PermissionError: the levels are open for reading.
         ArgumentError
-            A ValueError: an axis that stands for several has grown at its start.
+            A ValueError: an axis that stands for several has grown at its start, or one that is
+            halved has another name.
         StorageError, ClosedError
 
         Notes
@@ -497,11 +500,23 @@ class Pyramid:
                         "the pyramid is open for reading; open it with mode='r+' to update it"
                     )
             self.array.refresh()
+            self._check_names()
             array, is_new = self.array._held(), False
             for number, level in enumerate(self.levels, start=1):
                 source = array if number == 1 else self.levels[number - 2]
                 is_new |= _Update(self, array, source, level, number).run(whole)
             return is_new
+
+    def _check_names(self) -> None:
+        """Raise if axes that are halved have other names than when the levels were made."""
+        try:
+            _plan(self.array, self.axes)
+        except (AxisError, ArgumentTypeError) as error:
+            raise ArgumentError(
+                f"the pyramid halves the axes {', '.join(map(str, self.axes))}, and {self.array!r} "
+                f"has {self.array.dims}: give them their names again, or make the pyramid anew "
+                "with overwrite=True"
+            ) from error
 
 
 class _Update:
@@ -810,7 +825,7 @@ def _made(
     """Make the levels of an array, without elements."""
     method = how or "mean"
     made: list[ExtArray] = []
-    marks = {name: a.attrs[name] for name in _MARKS if name in a.attrs}
+    marks = {name: a.attrs[name] for name in SHARED if name in a.attrs}
     now = _range_of(a)
     if count is None:
         lines = _plan(a, axes).lines

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "MISSING",
     "TEXT_MARKERS",
     "as_element",
     "marker_of",
@@ -56,7 +57,7 @@ def as_element(number: Any, dtype: np.dtype[Any]) -> Any:
 
 
 #: Attributes of netCDF, GeoTIFF, ENVI and FITS that name missing elements.
-_MISSING = ("_FillValue", "missing_value", "nodata", "data ignore value", "BLANK")
+MISSING = ("_FillValue", "missing_value", "nodata", "data ignore value", "BLANK")
 
 
 def missing_elements(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any]:
@@ -68,7 +69,7 @@ def missing_elements(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any
     [np.int16(-9999)]
     """
     found: list[Any] = []
-    for name in _MISSING:
+    for name in MISSING:
         for said in np.ravel(np.asarray(attrs.get(name, ()))).tolist():
             try:
                 number = Decimal(said.strip()) if isinstance(said, str) else said

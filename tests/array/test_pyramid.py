@@ -313,3 +313,21 @@ def test_what_is_refused(tmp_path):
     c.append(np.ones((3, 4, 4)), side="start")
     with pytest.raises(xa.errors.ArgumentError, match="moves all of its frames"):
         p.update()
+
+
+def test_levels_of_packed_numbers_are_packed():
+    a = xa.create(None, (4, 4), "i2", attrs={"scale_factor": 0.5, "add_offset": 3, "BLANK": -1})
+    attrs = dict(xa.pyramid(a, levels=1).levels[0].attrs)
+    del attrs["pyramid"]
+    assert attrs == dict(a.attrs)
+
+
+@pytest.mark.parametrize("names", [("Y", "X"), None])
+def test_axes_with_other_names_are_told(names):
+    a = xa.create(None, (4, 4), dims=("y", "x"))
+    p = xa.pyramid(a, levels=1)
+    a.dims = names
+    with pytest.raises(xa.errors.ArgumentError, match="names again"):
+        p.update()
+    a.dims = ("y", "x")
+    assert not p.update()
