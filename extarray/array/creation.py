@@ -891,7 +891,9 @@ def from_array(
     shape = np.shape(x) if like is not None else None
     options = {} if like is None else _options(like, shape, None, path, **given)
     fill = options.get("fill_value", fill_value)
-    source = as_source(x, None, lambda: 0 if fill is None else fill)
+    source = as_source(
+        x, None, lambda: np.zeros(1, np.asarray(x).dtype)[0] if fill is None else fill
+    )
     dtype = dtype_as_read(source)
     if like is None:
         options = {"shape": tuple(source.shape), "dtype": dtype, **options_of(source, dtype)}

@@ -43,6 +43,7 @@ from extarray.common.masked_arrays import unmasked
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.constants import LIMIT
 from extarray.format.labels import wider_dims, with_new_axis
+from extarray.format.missing import plain_texts
 from extarray.grid.bounds import along_axis, beside, to_box
 from extarray.grid.chunking import MAX_NDIM, check_shape, grain, place_of
 from extarray.grid.order import has_strides, positions, slow_to_fast
@@ -71,6 +72,7 @@ __all__ = [
     "reserve",
     "resize",
     "shrink",
+    "source_for",
     "text_length",
     "wider_dtype",
     "write_source",
@@ -103,7 +105,7 @@ def append(array: Resizable, data: ArrayLike, axis: SupportsIndex | str, side: S
     # Convert first: a conversion may run any code, even code that closes this array.
     j = array._axis(axis)
     first = is_start(side)
-    values = as_source(data, array.dtype, lambda: array.fill_value)
+    values = source_for(array, data)
     with array._writers.resizing:
         array._check("append to")
         by = length_of(array, values, j)
@@ -279,6 +281,8 @@ def write_source(
         wanted = tuple(s.stop - s.start for s in part)
         if block.shape != wanted:
             raise ShapeError(f"the data returned shape {block.shape} for a block of shape {wanted}")
+        if block.dtype.kind == "T":
+            block = plain_texts(block, array.dtype, array.attrs)
         check_kind(array, block)
         block = unmasked(block, array.dtype, array.fill_value)
         low = [n + s.start for n, s in zip(start, part, strict=True)]
@@ -330,6 +334,14 @@ def as_source(
         if values.dtype.kind == dtype.kind and dtype.kind in "US":
             return values  # keeps texts whole, so that their length shows
     return np.asarray(x, dtype)
+
+
+def source_for(array: Resizable, data: ArrayLike) -> Any:
+    """Return data as a source of elements for an array."""
+    values = as_source(data, array.dtype, lambda: array.fill_value)
+    if type(values) is np.ndarray and values.dtype.kind == "T":
+        return plain_texts(values, array.dtype, array.attrs)
+    return values
 
 
 # -- new axes ------------------------------------------------------------------------------------

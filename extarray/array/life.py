@@ -38,6 +38,7 @@ from extarray.common.lazy import LazyImports
 from extarray.common.masked_arrays import unmasked
 from extarray.common.on_error import OnError
 from extarray.format.constants import LIMIT
+from extarray.format.missing import plain_texts
 from extarray.grid.chunking import elements_of_chunk, grid_of, place_of
 from extarray.grid.order import has_strides, positions, slow_to_fast
 from extarray.selection.indexable import read_index, write_index
@@ -412,6 +413,10 @@ class Host:
         if dtype == array.dtype or not np.ma.is_masked(values):
             return unmasked(values, array.dtype, array.fill_value)
         raise ArgumentError("cannot store masked values in a field; give .filled() of them")
+
+    def texts(self, array: Any, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return values of a ``StringDType`` ready to be assigned to elements, or to a field."""
+        return plain_texts(values, dtype, array.attrs if dtype == array.dtype else {})
 
     def lends(self, array: Stored) -> bool:
         """Tell whether views may store to chunks through a mapping."""

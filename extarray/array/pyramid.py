@@ -30,6 +30,7 @@ from extarray.common.arguments import as_axis, as_int, check_choice, check_flag
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
+    AxisError,
     ClosedError,
     ExistsError,
     MissingError,
@@ -38,7 +39,7 @@ from extarray.common.errors import (
 from extarray.common.system import replace
 from extarray.format.images import kind_of
 from extarray.format.labels import SPLIT, known_split
-from extarray.format.missing import missing_elements
+from extarray.format.missing import MISSING, missing_elements
 from extarray.grid.bounds import beside
 from extarray.grid.tiles import tiles
 from extarray.maintenance.group_files import making_folder
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
     from extarray.grid.tiles import Box
 
-__all__ = ["PYRAMID", "Pyramid", "halved", "level_count", "pyramid", "pyramid_beside"]
+__all__ = ["PYRAMID", "SHARED", "Pyramid", "halved", "level_count", "pyramid", "pyramid_beside"]
 
 #: Attribute of a level with its note.
 PYRAMID = "pyramid"
@@ -65,8 +66,9 @@ _SMALL = 256
 _LEAST_CHUNK = 64
 #: Bytes that a level grows by at once.
 _STEP_BYTES = 1 << 26
-#: Attributes that mark missing elements, which levels share with their array.
-_MARKS = ("_FillValue", "missing_value", "nodata", "data ignore value", "BLANK")
+#: Attributes that say how elements are to be read, which levels share with their array: those that
+#: mark missing ones, and those of packed numbers, whose means are packed in the same way.
+SHARED = (*MISSING, "scale_factor", "add_offset")
 
 #: Places of elements: the first of each pair, and the second, or again the first.
 Pairs = tuple["NDArray[np.intp]", "NDArray[np.intp]"]
@@ -85,7 +87,8 @@ def halved(
     """Return one element for each pair along axes: its mean, or its first one.
 
     Integers are rounded to the nearest, halves to even ones.  NaN and missing elements do not
-    count; where there are no others, the result is missing.  Integers of 64 bits, which no float
+    count; where there are no others, the result is missing.  A mean of others that is equal to a
+    missing element becomes the next larger value.  Integers of 64 bits, which no float
     holds exactly, and what is no number, are those of the first of a pair.
 
     Parameters
@@ -134,9 +137,24 @@ def halved(
     if dtype.kind in "iu":
         means = np.rint(means)
     result = means.astype(dtype)
+    if missing:
+        _set_apart(result, missing)
     if is_lost is not None:
         result[counts == 0] = nothing
     return result
+
+
+def _set_apart(means: NDArray[Any], missing: Sequence[Any]) -> None:
+    """Let means that are equal to a missing element have the next larger value."""
+    for element in missing:
+        is_taken = means == element
+        if is_taken.any():
+            # At least one element is larger than its mean, and not missing: this loop ends there.
+            other = element
+            while other in missing:
+                is_int = means.dtype.kind in "iu"
+                other = other + 1 if is_int else np.nextafter(other, means.dtype.type(np.inf))
+            means[is_taken] = other
 
 
 def _lost(values: NDArray[Any], missing: Sequence[Any]) -> NDArray[np.bool_] | None:
@@ -330,7 +348,7 @@ def _plan(array: ExtArray, axes: Any, factor: int = 2) -> _Plan:
         if not chosen and array.ndim >= 2:
             chosen = [array.ndim - 2, array.ndim - 1]
     else:
-        chosen = [axes] if isinstance(axes, (str, int)) else list(axes)
+        chosen = [axes] if isinstance(axes, str) or not np.iterable(axes) else list(axes)
     lines: list[_Whole] = [_Whole() for _ in range(array.ndim)]
     new_split = {axis: dict(lengths) for axis, lengths in split.items()}
     found: list[str | int] = []
@@ -359,6 +377,8 @@ def _plan(array: ExtArray, axes: Any, factor: int = 2) -> _Plan:
         found.append(j if dims is None else dims[j])
     if not found:
         raise ArgumentError("a pyramid halves one axis at least; name it with axes=...")
+    if len(set(found)) < len(found):
+        raise ArgumentError(f"axes names each axis once, not {axes!r}")
     return _Plan(lines, found, new_split)
 
 
@@ -450,7 +470,8 @@ class Pyramid:
         ReadOnlyError
             A PermissionError: the levels are open for reading.
         ArgumentError
-            A ValueError: an axis that stands for several has grown at its start.
+            A ValueError: an axis that stands for several has grown at its start, or one that is
+            halved has another name.
         StorageError, ClosedError
 
         Notes
@@ -479,11 +500,23 @@ class Pyramid:
                         "the pyramid is open for reading; open it with mode='r+' to update it"
                     )
             self.array.refresh()
+            self._check_names()
             array, is_new = self.array._held(), False
             for number, level in enumerate(self.levels, start=1):
                 source = array if number == 1 else self.levels[number - 2]
                 is_new |= _Update(self, array, source, level, number).run(whole)
             return is_new
+
+    def _check_names(self) -> None:
+        """Raise if axes that are halved have other names than when the levels were made."""
+        try:
+            _plan(self.array, self.axes)
+        except (AxisError, ArgumentTypeError) as error:
+            raise ArgumentError(
+                f"the pyramid halves the axes {', '.join(map(str, self.axes))}, and {self.array!r} "
+                f"has {self.array.dims}: give them their names again, or make the pyramid anew "
+                "with overwrite=True"
+            ) from error
 
 
 class _Update:
@@ -706,8 +739,9 @@ def pyramid(
     Notes
     -----
     NaN, and what attributes such as ``_FillValue`` declare as missing, does not count in means;
-    where there is nothing else, the element is missing.  Truth values, integers of 64 bits, texts
-    and dates are taken as with "nearest".
+    where there is nothing else, the element is missing.  A mean that is equal to a missing element,
+    such as that of -1 and 1 where 0 is missing, becomes the next larger value.  Truth values,
+    integers of 64 bits, texts and dates are taken as with "nearest".
 
     `Pyramid.update` computes what has grown since.  Where one process records and another one
     looks, either of them, or a third, can update the levels: they have a writer of their own.
@@ -791,7 +825,7 @@ def _made(
     """Make the levels of an array, without elements."""
     method = how or "mean"
     made: list[ExtArray] = []
-    marks = {name: a.attrs[name] for name in _MARKS if name in a.attrs}
+    marks = {name: a.attrs[name] for name in SHARED if name in a.attrs}
     now = _range_of(a)
     if count is None:
         lines = _plan(a, axes).lines

@@ -98,6 +98,8 @@ class Resizable(Protocol):
     @property
     def fill_value(self) -> Any: ...  # noqa: D102
     @property
+    def attrs(self) -> Any: ...  # noqa: D102
+    @property
     def _grid_bytes(self) -> int: ...
     @property
     def _region(self) -> Region | None: ...

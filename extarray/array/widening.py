@@ -14,7 +14,7 @@ import numpy as np
 from extarray._core._transfers import note_written
 from extarray.array.facts import check_sole
 from extarray.array.freezing import notice
-from extarray.array.growth import as_source, length_of, text_length, wider_dtype
+from extarray.array.growth import length_of, source_for, text_length, wider_dtype
 from extarray.array.life import check_not_held, take_store
 from extarray.array.resizing import filling_error
 from extarray.common.arguments import check_flag
@@ -44,7 +44,7 @@ def widened_for(array: Living, data: ArrayLike, axis: SupportsIndex | str, widen
         return data
     j = array._axis(axis)
     own = array.dtype
-    values = as_source(data, own, lambda: array.fill_value)
+    values = source_for(array, data)
     kinds = own.kind + values.dtype.kind
     if kinds in ("UU", "SS", "US"):
         array._check("append to")

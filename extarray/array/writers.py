@@ -17,7 +17,7 @@ import numpy as np
 
 from extarray.array import growth, life
 from extarray.array.encodings import check_writable
-from extarray.array.growth import as_source, grow, length_of, write_source
+from extarray.array.growth import grow, length_of, source_for, write_source
 from extarray.array.life import let_go, show_store
 from extarray.array.resizing import (
     carry_out,
@@ -321,7 +321,7 @@ class Shared:
         """
         j = array._axis(axis)
         at_start = is_start(side)
-        values = as_source(data, array.dtype, lambda: array.fill_value)
+        values = source_for(array, data)
         with self.committing:
             array._check("append to")
             beside = WriterKind.APPENDS, j, at_start

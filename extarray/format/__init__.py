@@ -15,7 +15,7 @@ From the top down; each module uses only modules below it:
 ``labels``
     Axis names and labels of elements, kept in attributes, and the attributes of copies.
 ``missing``
-    Elements that attributes declare as missing.
+    Elements that attributes declare as missing, and texts that stand for those that are missing.
 ``places``
     Attributes that locate elements: on the earth, in the sky, along the bands.
 ``sky``

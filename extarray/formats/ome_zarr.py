@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from extarray.array.array import ExtArray
-from extarray.array.pyramid import halved, level_count
+from extarray.array.pyramid import SHARED, halved, level_count
 from extarray.common.arguments import as_axis, as_int, check_choice
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, FormatError
@@ -55,8 +55,6 @@ __all__ = ["OME_ZARR", "from_ome_zarr", "to_ome_zarr"]
 _TITLE = "OME-Zarr"
 #: Versions of the metadata that are read; 0.5 is written.
 _VERSIONS = ("0.1", "0.2", "0.3", "0.4", "0.5")
-#: Attributes that mark missing elements, which all levels have.
-_MARKS = ("_FillValue", "missing_value", "nodata")
 
 
 def from_ome_zarr(
@@ -547,7 +545,7 @@ def _halved_axes(axes: Any, given: Description, image: ImageAxes) -> list[int]:
     """Return the axes that levels halve, by their numbers in the file."""
     if axes is None:
         return [len(image.axes) - 2, len(image.axes) - 1]
-    chosen = [axes] if isinstance(axes, (str, int)) else list(axes)
+    chosen = [axes] if isinstance(axes, str) or not np.iterable(axes) else list(axes)
     found = []
     for name in chosen:
         if isinstance(name, str):
@@ -579,7 +577,7 @@ def _write_levels(
     zeros = (0,) * own.ndim
     about = [("0", (1,) * own.ndim, zeros)]
     missing = missing_elements(own.attrs, own.dtype)
-    attrs = {name: own.attrs[name] for name in _MARKS if name in own.attrs}
+    attrs = {name: own.attrs[name] for name in SHARED if name in own.attrs}
     shape = own.shape
     for number in range(1, count + 1):
         above = source_of(zarr.open(os.path.join(fresh, str(number - 1)), mode="r"))

@@ -21,6 +21,7 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.folders import open_group
 from extarray.array.group import commit
+from extarray.array.growth import check_kind
 from extarray.common.errors import ArgumentError, ClosedError, LossyWarning, ShapeError
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ class Recording:
                 f"cannot record a frame of shape {row.shape[1:]}: those of '{self.path}' have the "
                 f"shape {self._shape}"
             )
+        check_kind(frames, row)
         numbers, note = self._parted(place, about) if about else ({}, b"")
         if place < here:
             frames[place] = row[0]

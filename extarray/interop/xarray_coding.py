@@ -23,9 +23,10 @@ from extarray.common.config import config
 from extarray.common.errors import CastingError
 from extarray.common.extras import require
 from extarray.common.hints import hint
+from extarray.format.missing import marker_of
 from extarray.interop.xarray_store import of_dtype
 from extarray.interop.xarray_tasks import is_late
-from extarray.interop.xarray_texts import marker_of, without_missing
+from extarray.interop.xarray_texts import without_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

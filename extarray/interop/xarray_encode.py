@@ -11,8 +11,9 @@ import numpy as np
 from extarray.array.growth import wider_dtype
 from extarray.common.errors import ArgumentError, VariableError
 from extarray.common.extras import require
+from extarray.format.missing import marks_missing
 from extarray.interop.xarray_coding import Coded, Coding, has_coding, recorded_warnings
-from extarray.interop.xarray_texts import as_texts, marked, marks_missing
+from extarray.interop.xarray_texts import as_texts, marked
 
 __all__ = ["codings", "decoded", "encode_variables", "with_encoding"]
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from extarray.common.errors import ArgumentError, CastingError
 from extarray.common.extras import require
+from extarray.format.missing import TEXT_MARKERS, marker_of, marks_missing
 from extarray.interop.xarray_tasks import is_late
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -25,8 +26,6 @@ __all__ = [
     "as_texts",
     "has_missing",
     "marked",
-    "marker_of",
-    "marks_missing",
     "new_marker",
     "without_missing",
 ]
@@ -34,34 +33,8 @@ __all__ = [
 xr: Any = require("xarray", "xarray", "the xarray backend")
 duck_arrays: Any = require("xarray.core.duck_array_ops", "xarray")
 
-#: Attributes that name the marker; the first that is there counts.
-_KEYS = ("_FillValue", "missing_value")
 #: Markers by the kind of dtype: a character that Unicode keeps free, and a byte outside of UTF-8.
 MARKERS: dict[str, str | bytes] = {"U": "\uffff", "S": b"\xff"}
-
-
-def marker_of(attrs: Mapping[str, Any]) -> str | bytes | None:
-    """Return the text that attributes declare as missing, or None."""
-    for key in _KEYS:
-        found = attrs.get(key)
-        if found is not None:
-            item = np.ravel(found)[0].item() if np.size(found) == 1 else found
-            return item if isinstance(item, (str, bytes)) else None
-    return None
-
-
-def marks_missing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
-    """Return the marker as an element of a dtype; None if there is none, or if it does not fit."""
-    mark = marker_of(attrs)
-    if isinstance(mark, str) and dtype.kind == "S":
-        try:
-            mark = mark.encode(str(attrs.get("_Encoding", "ascii")))
-        except (LookupError, UnicodeError):
-            return None
-    if not isinstance(mark, {"U": str, "S": bytes}.get(dtype.kind, ())):
-        return None
-    found = np.array(mark).astype(dtype)[()]
-    return found if found == mark else None
 
 
 def as_texts(variable: Any, name: Any, is_text: bool = False) -> tuple[Any, NDArray[np.bool_]]:
@@ -130,7 +103,7 @@ def marked(variable: Any, name: Any) -> tuple[Any, dict[str, Any]]:
     """
     encoding = dict(variable.encoding)
     given = marker_of(encoding)
-    told = {key: encoding.pop(key) for key in _KEYS if given is not None and key in encoding}
+    told = {key: encoding.pop(key) for key in TEXT_MARKERS if given is not None and key in encoding}
     variable, gaps = as_texts(variable, name, is_text=given is not None)
     if not gaps.any():
         if not told or variable.dtype.kind not in "OTUS":

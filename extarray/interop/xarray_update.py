@@ -22,6 +22,7 @@ from extarray.array.growth import text_length
 from extarray.array.widening import check_widening, widen
 from extarray.common.errors import ArgumentError, MissingError, ShapeError, VariableError
 from extarray.common.limits import limits
+from extarray.format.missing import marker_of
 from extarray.format.suffixes import file_names, without_suffix
 from extarray.interop.xarray_coding import boxes
 from extarray.interop.xarray_encode import codings, decoded
@@ -50,7 +51,7 @@ from extarray.interop.xarray_tasks import (
     write_later,
     write_now,
 )
-from extarray.interop.xarray_texts import has_missing, marker_of, new_marker
+from extarray.interop.xarray_texts import has_missing, new_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

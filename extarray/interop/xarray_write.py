@@ -30,6 +30,7 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.format.labels import DATASET_ORIGIN
+from extarray.format.missing import marks_missing
 from extarray.format.suffixes import METADATA, PAIR
 from extarray.interop.xarray_encode import encode_variables, with_encoding
 from extarray.interop.xarray_options import Options
@@ -43,7 +44,6 @@ from extarray.interop.xarray_store import (
     write_dataset_attrs,
 )
 from extarray.interop.xarray_tasks import Part, is_late, runs_elsewhere, write_later, write_now
-from extarray.interop.xarray_texts import marks_missing
 from extarray.interop.xarray_update import coords_form, update_array, update_dataset
 from extarray.maintenance.group_files import making_folder
 from extarray.storage.filesystem import family

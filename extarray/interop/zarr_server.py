@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import re
 import secrets
+import socket
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote, unquote, urlsplit
@@ -62,14 +63,13 @@ class ZarrServer:
         root = f"/{secrets.token_urlsafe(16)}/{quote(name)}/"
         handler = type("Handler", (_Handler,), {"store": store, "root": root})
         try:
-            self._server = http.server.ThreadingHTTPServer((_ADDRESS, port), handler)
+            self._server = _Server((_ADDRESS, port), handler)
         except OSError as error:
             raise storage_error(
                 error,
                 f"cannot listen on port {{}} of {_ADDRESS}; give another, or 0 for any free port",
                 port,
             ) from None
-        self._server.daemon_threads = True
         self.url = f"http://{_ADDRESS}:{self._server.server_port}{root.rstrip('/')}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_LOOK,), daemon=True
@@ -91,6 +91,33 @@ class ZarrServer:
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
+        self._server.hang_up()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    """A server that ends its connections, which clients keep for more requests."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: Any) -> None:
+        self._connections: set[Any] = set()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer the requests of a connection in a thread."""
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """End all connections."""
+        for connection in self._connections.copy():
+            with contextlib.suppress(OSError):  # it has ended
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -99,6 +126,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     store: _Values
     root: str
+
+    def handle(self) -> None:
+        """Answer requests until either side ends the connection."""
+        with contextlib.suppress(ConnectionError):
+            super().handle()
 
     def do_GET(self) -> None:
         """Send a value, or a range of it."""
@@ -165,7 +197,7 @@ def _part_of(said: str | None, size: int) -> slice | None:
     >>> _part_of("bytes=2-4", 9), _part_of("bytes=-2", 9), _part_of("bytes=2-4,7-8", 9)
     (slice(2, 5, None), slice(7, 9, None), None)
     """
-    found = re.fullmatch(r"bytes=(\d*)-(\d*)", said or "")
+    found = re.fullmatch(r"bytes=(\d{0,19})-(\d{0,19})", said or "")
     if found is None or not any(found.groups()):
         return None
     first, last = found.groups()

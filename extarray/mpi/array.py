@@ -17,7 +17,7 @@ from extarray._core._history import mark_of, roll_back
 from extarray.array import facts, life, together
 from extarray.array.array import ExtArray
 from extarray.array.freezing import has_left
-from extarray.array.growth import as_source, check_kind, length_of
+from extarray.array.growth import check_kind, length_of, source_for
 from extarray.array.resizing import count, give_back_freed, is_start
 from extarray.array.writers import Alone, Shared
 from extarray.common.arguments import as_axis, as_int
@@ -218,7 +218,7 @@ class ParallelArray(ParallelIO):
                     "and append with widen=True there"
                 )
             j, first = as_axis(axis, self.ndim, self), is_start(side)
-            values = as_source(data, self.dtype, lambda: self.fill_value)
+            values = source_for(self, data)
             self._check("append to")
             self._check_unshared("append to", "extend it, then write to the new part")
             n = length_of(self, values, j)

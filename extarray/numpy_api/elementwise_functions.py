@@ -9,6 +9,7 @@ import numpy as np
 
 from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.common.formatting import shape_text
+from extarray.format.missing import plain_texts
 from extarray.numpy_api.indexing import nonzero
 from extarray.numpy_api.registry import streams
 from extarray.streaming.blocks import Source
@@ -192,6 +193,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             f"copyto() argument 1 must be numpy.ndarray, not {type(dst).__name__}"
         )
     src = as_operand(src)
+    if isinstance(src, np.ndarray):
+        src = plain_texts(src, dst.dtype, getattr(dst, "attrs", {}))
     if len(shape_of(src)) > len(dst.shape):
         return NotImplemented
     mask = as_mask(where)

@@ -50,6 +50,25 @@ def check(p, axes=(1, 2)):
 # -- elements ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", ["i2", "f4"])
+@pytest.mark.parametrize("missing", [[0], [0, 1], [7, 0]])
+def test_no_mean_is_taken_for_a_missing_element(dtype, missing):
+    marks = [np.dtype(dtype).type(each) for each in missing]
+    found = halved(np.array([[-5, 5, 0, 0, -5, 0]], dtype), [1], missing=marks)
+    assert found[0, 0] not in marks and 0 <= found[0, 0] <= 2
+    assert found[0, 1] in marks and found[0, 2] == -5
+
+
+@pytest.mark.parametrize("axes", [(1, 1), (1, -1), 1.5, ()])
+def test_axes_are_some_axes_each_once(axes):
+    with pytest.raises(xa.ExtArrayError):
+        xa.pyramid(xa.zeros((4, 4)), levels=1, axes=axes)
+
+
+def test_an_axis_may_be_an_integer_of_numpy():
+    assert xa.pyramid(xa.zeros((4, 4)), levels=1, axes=np.int64(1)).levels[0].shape == (4, 2)
+
+
 @given(st.sampled_from(["u1", "i2", "u4", "f4", "f8", "c8"]), st.integers(1, 7), st.integers(1, 7))
 def test_means_are_those_of_numpy(dtype, n, m):
     x = (RNG.integers(-90 if dtype[0] != "u" else 0, 120, (n, m))).astype(dtype)
@@ -294,3 +313,21 @@ def test_what_is_refused(tmp_path):
     c.append(np.ones((3, 4, 4)), side="start")
     with pytest.raises(xa.errors.ArgumentError, match="moves all of its frames"):
         p.update()
+
+
+def test_levels_of_packed_numbers_are_packed():
+    a = xa.create(None, (4, 4), "i2", attrs={"scale_factor": 0.5, "add_offset": 3, "BLANK": -1})
+    attrs = dict(xa.pyramid(a, levels=1).levels[0].attrs)
+    del attrs["pyramid"]
+    assert attrs == dict(a.attrs)
+
+
+@pytest.mark.parametrize("names", [("Y", "X"), None])
+def test_axes_with_other_names_are_told(names):
+    a = xa.create(None, (4, 4), dims=("y", "x"))
+    p = xa.pyramid(a, levels=1)
+    a.dims = names
+    with pytest.raises(xa.errors.ArgumentError, match="names again"):
+        p.update()
+    a.dims = ("y", "x")
+    assert not p.update()

@@ -398,3 +398,11 @@ def test_commands(tmp_path, monkeypatch, capfd):
     found = zarr.open_group("other.ome.zarr", mode="r")
     assert found.attrs["ome"]["multiscales"][0]["name"] == "cells"
     assert found["2"].shape == (2, 3, 4, 5, 8)
+
+
+def test_levels_of_packed_numbers_are_packed(tmp_path):
+    attrs = {"scale_factor": 0.5, "add_offset": 3.0}
+    name = tmp_path / "a.ome.zarr"
+    xa.to_ome_zarr(xa.from_array(np.ones((4, 4), "i2"), attrs=attrs), name, levels=1)
+    for level in (0, 1):
+        assert xa.from_ome_zarr(name, level=level).attrs.items() >= attrs.items()

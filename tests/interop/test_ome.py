@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import importlib.util
 import pickle
 import signal
@@ -197,6 +198,18 @@ def test_requests():
         served.close()
     with pytest.raises(xa.errors.ArgumentError, match="out of range"):
         store.serve(1 << 16)
+
+
+def test_connections_that_are_kept_end_with_the_server():
+    with xa.zeros((2, 3)).as_zarr_store(ome=True).serve() as served:
+        place = urllib.parse.urlsplit(served.url)
+        kept = http.client.HTTPConnection(str(place.hostname), place.port, timeout=60)
+        for about in ({}, {"Range": f"bytes={'9' * 5000}-"}):
+            kept.request("GET", f"{place.path}/0/zarr.json", headers=about)
+            with kept.getresponse() as found:
+                assert found.status == 200 and found.read()
+    assert kept.sock.recv(1) == b""
+    kept.close()
 
 
 @needs_signals

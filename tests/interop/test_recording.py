@@ -178,3 +178,13 @@ def test_what_cannot_be_recorded_is_refused(path):
         assert other.frames.dims == ("t", "y", "x")
     assert recording.frames.dims == ("t", "y", "x")
     recording.close()
+
+
+def test_frames_of_another_kind_are_refused_also_in_the_place_of_one(tmp_path):
+    with Recording(tmp_path / "run", {"t": None}, SHAPE, "u2") as recording:
+        recording.write(0, frame(3))
+        for place in (0, 1):
+            with pytest.raises(xa.errors.CastingError, match="astype"):
+                recording.write(place, np.full(SHAPE, -0.5), {"gain": 1.0})
+        assert recording.frames[...].tolist() == [frame(3).tolist()]
+        assert list(recording.group) == ["frames"]
