@@ -585,7 +585,7 @@ def open(
 def _advice_on_file(path: Any) -> str | None:
     """Say how to make an array of a file of another format; None if it is none."""
     is_there = isinstance(path, Path) and (
-        path.is_file() or (path.suffix == ".zarr" and path.is_dir() and not any(path.glob("*.xmd")))
+        path.is_file() or (path.suffix == ".zarr" and path.is_dir() and not any(path.glob(f"*{METADATA}")))
     )
     if not is_there:
         return None

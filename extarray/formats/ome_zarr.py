@@ -18,6 +18,7 @@ from extarray.common.arguments import as_axis, as_int, check_choice
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, FormatError
 from extarray.common.extras import require
+from extarray.common.hints import hint
 from extarray.format.images import (
     OMERO,
     ImageAxes,
@@ -292,7 +293,13 @@ def _images(store: Any, group: Any) -> list[str]:
         return list(numbers)
     raise FormatError(
         f"{store!r} has no metadata of an image of OME-Zarr, nor of a plate or another collection; "
-        "extarray.from_zarr reads its arrays"
+        + _what_reads_arrays()
+    )
+
+
+def _what_reads_arrays() -> str:
+    return hint(
+        "extarray.from_zarr reads its arrays", "extarray import --format zarr reads its arrays"
     )
 
 
@@ -302,7 +309,8 @@ def _opened_group(store: Any) -> Any:
     found = opened(store)
     if not isinstance(found, zarr.Group):
         raise FormatError(
-            f"{store!r} is an array of Zarr, and no image of OME-Zarr; extarray.from_zarr reads it"
+            f"{store!r} is an array of Zarr, and no image of OME-Zarr; "
+            + hint("extarray.from_zarr reads it", "extarray import --format zarr reads it")
         )
     return found
 
@@ -336,7 +344,7 @@ def _multiscale(store: Any, name: Any) -> tuple[Any, dict[str, Any], list[Mappin
         if version not in _VERSIONS:
             raise FormatError(
                 f"{store!r} is OME-Zarr of version {version!r}; versions {_VERSIONS[0]} to "
-                f"{_VERSIONS[-1]} are read, or extarray.from_zarr reads its arrays"
+                f"{_VERSIONS[-1]} are read; " + _what_reads_arrays()
             )
         if not isinstance(datasets, list) or not all(isinstance(d, dict) for d in datasets):
             raise FormatError(f"the metadata of {store!r} name no levels")

@@ -9,6 +9,7 @@ from extarray.array.h5py_compat import attrs_of_view
 from extarray.array.lazy import everything
 from extarray.array.pyramid import Pyramid, pyramid_beside
 from extarray.common.errors import ArgumentError, ArgumentTypeError, LossyWarning
+from extarray.common.hints import hint
 from extarray.format.images import (
     OMERO,
     ImageAxes,
@@ -156,8 +157,11 @@ def image_nodes(array: Any, name: str | None, ome: Any) -> dict[str, Node | Imag
     if axes.order != tuple(range(len(axes.order))):
         raise ArgumentError(
             f"OME-Zarr has axes in the order {axes.names}, and {top.name} has {top.dims}; "
-            "extarray.to_ome_zarr writes it in that order, as does a copy: "
-            f"np.transpose(a, {axes.order}).copy(path)"
+            + hint(
+                "extarray.to_ome_zarr writes it in that order, as does a copy: "
+                f"np.transpose(a, {axes.order}).copy(path)",
+                "extarray export to a file .ome.zarr writes it in that order",
+            )
         )
     top.names = axes.names
     top.told, unkept = _plain(top)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 from pathlib import Path
@@ -15,7 +16,7 @@ from extarray import cli
 from extarray.common.hints import for_shell, hint
 
 PACKAGE = Path(xa.__file__).parent
-FUNCTIONS = [name for name in xa.__all__ if callable(getattr(xa, name))]
+FUNCTIONS = [name for name in xa.__all__ if inspect.isroutine(getattr(xa, name))]
 NAMED = re.compile(rf"\bextarray\.({'|'.join(FUNCTIONS)})\b")
 #: Modules with messages that programs alone see.
 OF_PROGRAMS = {
@@ -106,7 +107,7 @@ def folder(tmp_path, monkeypatch):
         (["export", "texts", "texts.fits"], "extarray rechunk --dtype"),
         (["create", "b", "--shape", "3", "--compression", "lzf"], "zstd"),
         (["rechunk", "a", "b", "--chunks", "4", "--max-memory", "1"], "--max-memory"),
-        (["plot", "a", "--text", "--at", "0=0", "--at", "1=0"], "--at AXIS=INDEX"),
+        (["plot", "a", "growth", "--text", "--at", "0=0", "--at", "1=0"], "--at AXIS=INDEX"),
     ],
 )
 def test_a_failure_names_commands_and_options(folder, capsys, words, told):

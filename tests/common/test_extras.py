@@ -62,4 +62,4 @@ def test_all_is_for_users():
     users = set(extras) - {"all", "bench", "dev", "docs", "fuzz", "test", "test-core"}
     assert extras["all"] == [f"extarray[{','.join(sorted(users))}]"]
     index = (root / "docs/index.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(\w+)` \|", index, re.MULTILINE)) == users | {"all"}
+    assert set(re.findall(r"^\| `([\w-]+)` \|", index, re.MULTILINE)) == users | {"all"}

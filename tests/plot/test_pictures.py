@@ -385,7 +385,6 @@ class TestCommand:
             ["--panels", "x", "--text"],
             ["plan", "--text"],
             ["growth", "--at", "x", "--text"],
-            ["growth", "--at", "z=1", "--text"],
             ["layout", "-s", "f(x)", "--text"],
         ],
     )
@@ -393,3 +392,8 @@ class TestCommand:
         monkeypatch.chdir(tmp_path)
         assert cli.main(["plot", stored, *words]) == 2
         assert capsys.readouterr().out == ""
+
+    @pytest.mark.parametrize("kind", ["elements", "growth", "slice"])
+    def test_an_axis_that_the_array_lacks(self, stored, capsys, kind):
+        assert cli.main(["plot", stored, kind, "--at", "z=1", "--text"]) == 1
+        assert "no axis is named 'z'" in capsys.readouterr().err
