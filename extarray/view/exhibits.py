@@ -15,7 +15,7 @@ import numpy as np
 
 from extarray.array.coordinates import Coordinate, coordinate_of
 from extarray.array.creation import open as open_array
-from extarray.common.errors import ExtArrayError, MissingError
+from extarray.common.errors import ExtArrayError, MissingError, ReplacedError
 from extarray.common.formatting import format_attrs, format_bytes, format_disk, format_fill, text_of
 from extarray.fetched.paths import local_or_remote
 from extarray.format.labels import SPLIT, known_split
@@ -49,10 +49,22 @@ class Exhibit:
         """Follow the writer; return the revision, which changes with any news.
 
         Opens files that have replaced the open ones.
+
+        Raises
+        ------
+        MissingError
+            There are no such files; the open ones still have their elements.
         """
         with self._lock:
-            if self.array.refresh(on_replaced="reopen"):
-                self.revision += 1
+            try:
+                if self.array.refresh(on_replaced="reopen"):
+                    self.revision += 1
+            except ReplacedError as error:
+                raise MissingError(
+                    errno.ENOENT,
+                    "the array was deleted or moved; the page shows the elements it had",
+                    str(self.array.path),
+                ) from error
             return self.revision
 
     @property
@@ -140,7 +152,7 @@ class Gallery:
 
         Raises
         ------
-        No array has the name.
+        MissingError
             No array has the name.
         """
         with self._lock:

@@ -13,6 +13,7 @@ import asyncio
 import gzip
 import hmac
 import json
+import re
 import time
 import zlib
 from collections.abc import Callable
@@ -80,6 +81,7 @@ _MOST_ASKED = 1 << 14  # bytes of a message, whose array name may be as long as 
 _PING = 20.0  # seconds between two pings of a WebSocket
 _LOOK = 0.1  # seconds between two looks for news
 _LOOK_AGAIN = 1.0  # the same after a look that failed
+_NUMBER = re.compile(r"^\[Errno \d+\] ")
 _LONGEST = 10_000.0  # milliseconds that a page may allow for a picture
 
 
@@ -293,8 +295,8 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
 
 
 def _fault(error: Exception) -> str:
-    """Return the message of an error in one line."""
-    return " ".join(str(error).split())
+    """Return the message of an error in one line, without the number of the system."""
+    return _NUMBER.sub("", " ".join(str(error).split()))
 
 
 def _host(url: str) -> str | None:

@@ -318,7 +318,7 @@ def test_themes(page):
     for _ in range(3):
         page.find("#theme").click()
         seen[page.text("theme")] = ground()
-    assert set(seen) == {"Auto", "Light", "Dark"}
+    assert set(seen) == {"System", "Light", "Dark"}
     assert seen["Light"] != seen["Dark"]
 
 
@@ -373,6 +373,50 @@ with xa.open(sys.argv[1], mode="r+") as a:
     until(lambda: server.process.poll() is not None)
     page.find("#live").click()
     assert page.sees("notice", "does not respond")
+
+
+def test_a_deleted_array_is_told(browser, tmp_path):
+    xa.from_array(np.arange(12).reshape(3, 4), tmp_path / "brief").close()
+    with Server(tmp_path / "brief", "--no-browser") as server:
+        page = Page(browser, server.url)
+        until(lambda: page.js("return document.body.dataset.frame > 0"))
+        assert "lost" not in page.find("#live").get_attribute("class")
+        for suffix in (".xmd", ".xta"):
+            (tmp_path / "brief").with_suffix(suffix).unlink()
+        assert page.sees("notice", "the array was deleted or moved")
+        assert "on_replaced" not in page.text("notice")
+        assert "lost" in page.find("#live").get_attribute("class")
+        xa.from_array(np.arange(6), tmp_path / "brief").close()
+        until(lambda: page.js("return document.body.dataset.shape") == "6")
+        assert "lost" not in page.find("#live").get_attribute("class")
+        assert not page.find("#notice").is_displayed()
+
+
+def test_narrow_windows_show_the_value(browser, server):
+    size = browser.get_window_size()
+    try:
+        for width in (390, 320):
+            browser.execute_cdp_cmd(
+                "Emulation.setDeviceMetricsOverride",
+                {"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": False},
+            )
+            page = Page(browser, server.url)
+            page.show("scene")
+            until(lambda page=page: page.text("value"))
+            for name in ("value", "where", "note", "zoom", "facts", "arrays", "profileaxes"):
+                box = page.js(
+                    "const e = document.getElementById(arguments[0]);"
+                    "const b = e.getBoundingClientRect();"
+                    "return [b.left, b.right, e.scrollWidth - e.clientWidth]",
+                    name,
+                )
+                assert box[0] >= 0 and box[1] <= width and box[2] <= 1, (name, width, box)
+            assert page.js("return document.documentElement.scrollWidth") <= width
+            low = "return document.getElementById('value').getBoundingClientRect().bottom"
+            assert page.js(low) <= 700
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.set_window_size(size["width"], size["height"])
 
 
 @pytest.fixture

@@ -603,14 +603,21 @@ function setGrid(on) {
 function setLive(on) {
   state.live = on;
   $("live").setAttribute("aria-pressed", String(on));
+  setLost(false);
   news.update();
+}
+
+/** Tell whether the array cannot be followed any more, although the reader wishes so. */
+function setLost(lost) {
+  $("live").classList.toggle("lost", lost);
+  $("live").title = lost ? "Not live: see the message above" : "Follow the array while it grows (L)";
 }
 
 function setTheme(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
   localStorage.setItem("extarray-view-theme", theme);
-  $("theme").textContent = { auto: "Auto", light: "Light", dark: "Dark" }[theme];
+  $("theme").textContent = { auto: "System", light: "Light", dark: "Dark" }[theme];
   $("theme").dataset.theme = theme;
   redrawAll();
 }
@@ -647,6 +654,8 @@ async function show(name, wish = new URLSearchParams()) {
   const info = await ask("array", { name });
   state.name = name;
   state.info = info;
+  say(null);
+  setLost(false);
   labelCache.clear();
   const n = info.shape.length;
   const whole = (key, least, most, other) => {
@@ -777,9 +786,9 @@ function takeUp(info) {
 
 const news = new News({
   wanted: () => (state.live && state.info ? { name: state.name, revision: state.info.revision } : null),
-  tell: takeUp,
-  failed,
-  restored: () => say(null),
+  tell: (info) => { setLost(false); takeUp(info); },
+  failed: (error) => { setLost(true); failed(error); },
+  restored: () => { setLost(false); say(null); },
 });
 
 // -- events ------------------------------------------------------------------------------------
