@@ -416,7 +416,7 @@ class Host:
 
     def texts(self, array: Any, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return values of a ``StringDType`` ready to be assigned to elements, or to a field."""
-        return plain_texts(values, dtype, array.attrs if dtype == array.dtype else {})
+        return plain_texts(values, dtype, array.attrs if dtype == array.dtype else None)
 
     def lends(self, array: Stored) -> bool:
         """Tell whether views may store to chunks through a mapping."""

@@ -112,12 +112,13 @@ def marks_missing(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> Any:
 
 
 def plain_texts(
-    values: NDArray[Any], dtype: np.dtype[Any], attrs: Mapping[str, Any]
+    values: NDArray[Any], dtype: np.dtype[Any], attrs: Mapping[str, Any] | None
 ) -> NDArray[Any]:
     """Return the texts of a ``StringDType`` as texts of a dtype, as long as they are.
 
     The text that attributes declare as missing stands for those that are.  NumPy would write them
-    as "None" or "nan".  Values of other dtypes are returned as they are.
+    as "None" or "nan".  A field of records (`attrs` is None) has no such text.  Values of other
+    dtypes are returned as they are.
 
     Raises
     ------
@@ -143,6 +144,10 @@ def plain_texts(
         ) from None
     if is_text.all():
         return some.reshape(values.shape)
+    if attrs is None:
+        raise CastingError(
+            f"cannot store missing texts in a field of {dtype.str}; replace them first"
+        )
     mark = marks_missing(attrs, dtype)
     most = dtype.itemsize // np.dtype((dtype.type, 1)).itemsize
     if mark is None:

@@ -621,11 +621,12 @@ def _write_metadata(
     group = zarr.open_group(fresh, mode="r+", zarr_format=3)
     omero = None
     if image.channels is not None or isinstance(kept, dict):
-        smallest = group[about[-1][0]]
         place = image.channel
-        n = 1 if place is None else smallest.shape[place]
-        ranges = [range_in(smallest, image, j) for j in range(n)]
-        omero = channels_of(image.channels, n, np.dtype(smallest.dtype), ranges, kept)
+        n = 1 if place is None else group["0"].shape[place]
+        # The smallest level that has all channels.
+        level = group[next(p for p, f, _ in reversed(about) if place is None or f[place] == 1)]
+        ranges = [range_in(level, image, j) for j in range(n)]
+        omero = channels_of(image.channels, n, np.dtype(level.dtype), ranges, kept)
     group.attrs["ome"] = image_metadata(image, about, name, how, omero)
 
 

@@ -30,6 +30,7 @@ abc: Any = require("zarr.abc.store", "zarr", "a store of Zarr")
 buffers: Any = require("zarr.core.buffer", "zarr", "a store of Zarr")
 
 _METADATA = "zarr.json"
+_MOST_DIGITS = 19  # of the index of a chunk
 _MOST_INLINE = 1 << 18  # chunk bytes up to which a thread costs more than the read
 
 
@@ -121,6 +122,8 @@ class ZarrStore(abc.Store):  # type: ignore[misc]
         if len(parts) != len(node.chunks):
             return None
         if not all(p.isascii() and p.isdecimal() and (p[0] != "0" or p == "0") for p in parts):
+            return None
+        if any(len(p) > _MOST_DIGITS for p in parts):
             return None
         return node, tuple(map(int, parts))
 

@@ -69,7 +69,7 @@ def test_appended_texts_of_any_length_stay_whole():
 
 def test_fields_have_no_text_for_missing_ones():
     a = ea.zeros(2, [("name", "U4"), ("mass", "f4")])
-    with pytest.raises(ea.ExtArrayError, match="missing"):
+    with pytest.raises(ea.ExtArrayError, match="in a field of <U4; replace"):
         a["name"] = texts("ab", None, na=None)
 
 

@@ -406,3 +406,12 @@ def test_levels_of_packed_numbers_are_packed(tmp_path):
     xa.to_ome_zarr(xa.from_array(np.ones((4, 4), "i2"), attrs=attrs), name, levels=1)
     for level in (0, 1):
         assert xa.from_ome_zarr(name, level=level).attrs.items() >= attrs.items()
+
+
+def test_names_of_channels_stay_where_levels_have_fewer(tmp_path):
+    names = {"dims": ["c"], "data": ["a", "b", "d"]}
+    a = xa.from_array(np.ones((3, 4, 4)), dims=("c", "y", "x"), attrs={"coords": {"c": names}})
+    name = tmp_path / "a.ome.zarr"
+    xa.to_ome_zarr(a, name, levels=1, axes=("c", "y", "x"))
+    found = xa.from_ome_zarr(name).attrs["coords"]["c"]["data"]
+    assert found.tolist() == names["data"]

@@ -187,6 +187,7 @@ def test_requests():
         assert answer(url, Range="bytes=9-")[0] == 416
         assert answer(url, "OPTIONS")[2]["Access-Control-Allow-Origin"] == "*"
         assert answer(f"{served.url}/0/c/7/0")[0] == answer(f"{served.url}/labels")[0] == 404
+        assert answer(f"{served.url}/0/c/{'9' * 5000}/0")[0] == 404
         other = served.url.rsplit("/", 2)[0]
         assert answer(f"{other}/guessed/array.ome.zarr/zarr.json")[0] == 404
         a.append(np.ones((1, 3), "u1"), side="start")
