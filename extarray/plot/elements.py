@@ -294,7 +294,7 @@ class Values:
 
 
 class _Drawn(NamedTuple):
-    """What a picture shows of a box of elements, and how much of it."""
+    """The values that a picture shows for a box of elements, and a note on how many they are."""
 
     values: NDArray[Any]
     places: list[NDArray[np.int64]]  # indices of the first elements of the cells of each axis
