@@ -198,7 +198,10 @@ def freezable(array: Any) -> Any:
     """Return an array whose chunks may be frozen, or raise."""
     if array._store.now.frozen is None:
         check(array)
-        how = "copy it to files" if array.path is None else "set its attribute compression"
+        how = "copy it to files"
+        if array.path is not None:
+            shell = "extarray copy --compression makes a compressed copy"
+            how = hint("set its attribute compression", shell)
         raise ArgumentError(
             f"{array._name()} has no compression, so none of its chunks is ever frozen; {how}"
         )

@@ -91,7 +91,9 @@ def plot(
     for name in given:
         if kind not in _USED_BY[name]:
             raise usage_error(f"--{name.replace('_', '-')} does not apply to {kind}")
-    if text == (output is not None):
+    if text and output is not None:
+        raise usage_error("--text prints, and -o writes a file; give one of them")
+    if not text and output is None:
         raise usage_error("no output; give -o FILE or --text")
     if "at" in given:
         given["at"] = dict(given["at"])
@@ -103,7 +105,8 @@ def plot(
         elif kind == "zones":
             given["n"] = given.pop("ranks", 4)
         if text:
-            print_text(_text(a, kind, given))
+            drawn = _text(a, kind, given)
+            print_text(drawn if title is None else f"{printable(title)}\n{drawn}")
             return
         try:
             place = sys.stdout.buffer if output == "-" else output

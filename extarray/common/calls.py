@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import re
@@ -144,5 +143,7 @@ def _explained(
         return f"{text}; {other}"
     if ours and (name in known or not name.isidentifier()):
         return f"{text}; use {ours}"
+    import difflib  # for mistakes alone: every program would wait for it
+
     close = [] if ours else difflib.get_close_matches(word, known, 1)
     return f"{text}; use {close[0]}=" if close else f"{text}; it has {', '.join(known)}"

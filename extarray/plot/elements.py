@@ -31,6 +31,7 @@ _MOST_PANELS = 12
 _MOST_LINES = 200  # of chunks along an axis; more would cover the picture
 _MOST_MARKED = 50  # elements of a line with a mark each
 _AT_ONCE = 1 << 22  # elements
+_EXACT = 1 << 53  # integers up to here are floats, too
 _later = LazyImports({"extarray.plot.pixels": "add_image"})
 
 _DAYS = "days since 1970-01-01"  # where matplotlib's calendar ends
@@ -70,7 +71,7 @@ def elements(
         The axes of the images, by number or name: downward, and to the right; or the axis of a
         line.  Default: the last two that `at` does not hold.
     panels : int or str, optional
-        The axis along which there is an image for each index, for twelve indices at most.  Default:
+        The axis along which there is an image, or a line, for each index; twelve at most.  Default:
         the first axis that is left.
     at : mapping of int or str to int, optional
         Index of each other axis, ``{axis: index}``.
@@ -293,7 +294,7 @@ class Values:
 
 
 class _Drawn(NamedTuple):
-    """What a picture shows of a box of elements, and how much of it."""
+    """The values that a picture shows for a box of elements, and a note on how many they are."""
 
     values: NDArray[Any]
     places: list[NDArray[np.int64]]  # indices of the first elements of the cells of each axis
@@ -402,8 +403,15 @@ def _draw(
             figure, panels = _new_panels(count, len(shown), path, ratio)
         else:
             figure, panels = given
+        base = _base(pictures, options) if source.dtype.kind in "iu" else 0
+        if base:
+            pictures = [
+                (here, drawn._replace(values=drawn.values - drawn.values.dtype.type(base)))
+                for here, drawn in pictures
+            ]
         if len(shown) == 1:
-            _draw_line(panels[0], source, scales[0], first, options)
+            for one, (_, drawn) in zip(panels, pictures, strict=False):
+                _draw_line(one, source, scales[0], drawn, options)
         else:
             images, are_dates = _draw_images(
                 panels, a, shown, source, scales, [p for _, p in pictures], options
@@ -411,7 +419,7 @@ def _draw(
             if colorbar and images:
                 bar = figure.colorbar(images[0], ax=panels[:count])
                 _finish_bar(bar, source, are_dates)
-        for number, (one, (here, drawn)) in enumerate(zip(panels, pictures, strict=False)):
+        for number, (one, (here, _)) in enumerate(zip(panels, pictures, strict=False)):
             if chunks:
                 _draw_chunk_ends(a, one, shown, scales)
             if across is None:
@@ -420,13 +428,38 @@ def _draw(
                 one.set_title(text if title is None else title, fontsize=10)
             else:
                 one.set_title(_at(a, coordinates, across, here[across]), fontsize=9)
-            if drawn.note and number == 0:
-                _add_note(one, drawn.note)
+            if number == 0 and (notes := _notes([p for _, p in pictures], base)):
+                _add_note(one, notes)
         if across is not None and given is None:
             _finish_panels(
                 figure, panels[:count], a, coordinates, index, shown, across, count, title
             )
     return saved(figure, path, dpi, ax)
+
+
+def _base(pictures: Sequence[tuple[Sequence[int], _Drawn]], options: Mapping[str, Any]) -> int:
+    """Return an integer without which floats can tell the elements of pictures apart, or 0."""
+    if options.keys() & {"norm", "vmin", "vmax"}:
+        return 0
+    planes = [drawn.values for _, drawn in pictures if drawn.values.dtype.kind in "iu"]
+    if len(planes) < len(pictures):
+        return 0
+    low = min(int(plane.min()) for plane in planes)
+    high = max(int(plane.max()) for plane in planes)
+    return low if max(-low, high) > _EXACT and high - low <= _EXACT else 0
+
+
+def _notes(pictures: Sequence[_Drawn], base: int) -> str:
+    """Return the words about elements that pictures show otherwise than as they are."""
+    notes = [pictures[0].note] if pictures[0].note else []
+    if base:
+        notes.append(f"values minus {base}")
+    planes = [drawn.values for drawn in pictures]
+    if any(plane.dtype.kind == "f" and np.isinf(plane).any() for plane in planes):
+        notes.append("infinite elements are blank")
+    elif not any(np.isfinite(plane).any() for plane in planes):
+        notes.append("all elements are missing")
+    return "; ".join(notes)
 
 
 def _scales(
@@ -500,6 +533,9 @@ def _draw_line(
         style |= {"marker": "o", "markersize": 3}
     (line,) = ax.plot(x, y, **{**style, **options})
     known = np.isfinite(y)
+    if not known.any():
+        room = 0.05 * np.ptp(x) or 0.5
+        ax.set_xlim(x.min() - room, x.max() + room)
     beside = np.zeros(len(y) + 2, np.bool_)
     beside[1:-1] = known
     alone = known & ~beside[:-2] & ~beside[2:]
@@ -511,6 +547,8 @@ def _draw_line(
         date_axis(ax.yaxis)
     elif values.dtype.kind == "M":
         ax.set_ylabel(with_unit(source.name, _DAYS))
+    elif values.dtype.kind == "b":
+        ax.set_yticks([0, 1], labels=["False", "True"])
     if len(y) > _MOST_MARKED:
         ax.margins(x=0)
 

@@ -72,7 +72,7 @@ class Scale:
 
     @property
     def has_coordinates(self) -> bool:
-        """Whether elements stand at their coordinates, and not at their indices."""
+        """True if elements stand at their coordinates, and not at their indices."""
         return self._coordinate is not None
 
     @property

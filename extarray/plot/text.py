@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from extarray.common.formatting import format_bytes
+from extarray.common.formatting import format_bytes, text_of
+from extarray.common.limits import limits
 from extarray.grid.growth_map import Plane, axis_titles, planes_of, segment_numbers, segments
 from extarray.plot.elements import Values, shown_axes
 from extarray.plot.layout import layout_of
@@ -81,6 +83,8 @@ def _grid(
     for plane in planes:
         head = f"{plane.row_name} down, {plane.column_name} to the right"
         head = head if plane.row_name else plane.column_name
+        step = _step(plane, plane.classes if show_classes else plane.addresses, width)
+        head += f", one of {step} chunks each way" if step > 1 else ""
         lines.append(f"{plane.title}: {head}" if plane.title else head)
         lines += _panel(plane, plane.classes if show_classes else plane.addresses, width)
     return "\n".join(lines)
@@ -90,9 +94,8 @@ def _panel(plane: Plane, values: NDArray[np.int64], width: int) -> list[str]:
     """Return the lines of a panel."""
     owner, outside = plane.classes, plane.is_outside
     size = len(str(int(values.max())))
-    if owner.shape[1] * (size + 2) > width:  # without spaces, with a letter for each class
+    if step := _step(plane, values, width):  # without spaces, with a letter for each class
         letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-        step = max(1, -(-owner.shape[1] // width))
         return [
             "".join(
                 _OUTSIDE if out or o < 0 else letters[o % len(letters)]
@@ -115,6 +118,12 @@ def _panel(plane: Plane, values: NDArray[np.int64], width: int) -> list[str]:
             lines.append("".join(rule).rstrip())
         lines.append("".join(cells).rstrip())
     return lines
+
+
+def _step(plane: Plane, values: NDArray[np.int64], width: int) -> int:
+    """Return how many chunks each way share a letter; 0 if each has room for a number."""
+    columns, size = plane.classes.shape[1], len(str(int(values.max())))
+    return 0 if columns * (size + 2) <= width else -(-columns // width)
 
 
 def slice_text(
@@ -156,7 +165,7 @@ def slice_text(
     source = Values(a, field)
     if not shown or not a.size:
         return f"{source.read(())}" if not shown else f"no elements: the shape is {a.shape}"
-    step = max(1, -(-a.shape[shown[-1]] // width))
+    step = max(1, *(-(-a.shape[j] // width) for j in shown))
     # A character is about twice as high as wide.
     steps = [step if j == shown[-1] or step == 1 else 2 * step for j in shown]
 
@@ -168,17 +177,28 @@ def slice_text(
         return values.T if shown != sorted(shown) else values
 
     shape = [a.shape[j] for j in shown]
-    values = np.atleast_2d(extremes_in_bands(read, shape, steps, _AT_ONCE))
-    if values.dtype.kind == "M":
-        values = np.where(np.isnat(values), np.nan, values.astype(np.int64))
-    values = values.astype(float)
+    is_sampled = step > 1 and math.prod(shape) * a.itemsize > limits.plotted_bytes
+    if is_sampled:
+        values = read([slice(None, None, one) for one in steps])
+    else:
+        values = extremes_in_bands(read, shape, steps, _AT_ONCE)
+    values = np.atleast_2d(values)
     known = np.isfinite(values)
+    ends = [text_of(find(values[known])) for find in (np.min, np.max)] if known.any() else []
+    if values.dtype.kind == "M":
+        values = np.where(known, values.astype(np.int64), 0)
+    values = values.astype(float)
     low, high = (values[known].min(), values[known].max()) if known.any() else (0.0, 0.0)
     scaled = (np.where(known, values, low) - low) / ((high - low) or 1.0)
     places = np.minimum((scaled * len(_SHADES)).astype(int), len(_SHADES) - 1)
     names = axis_titles(a.dims, a.ndim)
     head = [f"{names[shown[0]]} down"] if len(shown) == 2 else []
-    head.append(f"{names[shown[-1]]} to the right, {low} to {high}")
+    head.append(f"{names[shown[-1]]} to the right")
+    head.append(" to ".join(ends) or "no finite elements")
+    head += [f"{names[j]} = {index[j]}" for j in range(a.ndim) if j not in shown]
+    if step > 1:
+        cell = " × ".join(map(str, steps))
+        head.append(f"one of {cell} elements" if is_sampled else f"extremes of {cell} elements")
     rows = [
         "".join(_SHADES[p] if k else "?" for p, k in zip(row, ok, strict=True))
         for row, ok in zip(places, known, strict=True)

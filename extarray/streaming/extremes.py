@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 __all__ = ["ends", "extreme_places", "extremes", "extremes_in_bands", "extremes_of_groups"]
 
 _FEW = 16  # elements of a run; longer runs are folded one by one, shorter ones all together
+_EXACT = 1 << 53  # integers up to here are floats, too
 
 Read = Callable[[tuple[slice, ...]], NDArray[Any]]
 
@@ -42,9 +43,16 @@ def extremes(values: NDArray[Any], steps: Sequence[int]) -> NDArray[Any]:
     if values.dtype.kind == "b":
         return extremes(values.view(np.uint8), steps).view(np.bool_)
     low, high = (_folded(ufunc, values, steps) for ufunc in (np.fmin, np.fmax))
+    least, greatest = low, high
+    if values.dtype.kind in "iu" and low.size and max(-int(low.min()), int(high.max())) > _EXACT:
+        # Floats could not tell neighbours apart; differences from the least element are exact.
+        base = low.min().view(f"u{low.itemsize}")
+        values, least, greatest = (
+            each.view(f"u{each.itemsize}") - base for each in (values, low, high)
+        )
     with np.errstate(all="ignore"):
         mean = _means(values, steps)
-        is_high = _as_numbers(high) - mean >= mean - _as_numbers(low)
+        is_high = _as_numbers(greatest) - mean >= mean - _as_numbers(least)
     return np.where(is_high, high, low)
 
 

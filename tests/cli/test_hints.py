@@ -119,6 +119,12 @@ def test_a_failure_names_commands_and_options(folder, capsys, words, told):
     assert PYTHON.search(err) is None, err
 
 
+def test_an_array_without_compression(folder, capsys):
+    xa.create("raw", (2,)).close()
+    assert cli.main(["repack", "raw"]) == 2
+    assert "extarray copy --compression" in capsys.readouterr().err
+
+
 def test_a_writer_that_is_in_the_way(folder, capsys):
     with xa.open("a", "r+"):
         for words in (["extend", "a", "--by", "1"], ["mv", "a", "b"], ["rm", "a"]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 import traceback
 
 import numpy as np
@@ -170,3 +172,8 @@ def test_what_cannot_be_opened_says_what_to_do(folder, name, told):
     with pytest.raises(FileNotFoundError) as found:
         xa.open(name)
     assert told in str(found.value)
+
+
+def test_programs_do_not_wait_for_what_mistakes_need():
+    code = "import sys, extarray; sys.exit('difflib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -128,6 +128,31 @@ class TestLines:
         want = np.abs(values) if values.dtype.kind == "c" else values
         assert ax.lines[0].get_ydata().tolist() == want.astype(float).tolist()
 
+    def test_integers_that_floats_cannot_tell_apart(self):
+        least = 2**63 - 20
+        (ax,) = xa.from_array(np.arange(20) + np.int64(least)).plot().axes
+        assert ax.lines[0].get_ydata().tolist() == list(range(20))
+        assert ax.get_title(loc="right") == f"values minus {least}"
+        values = np.arange(2**64 - 20, 2**64, dtype="u8").reshape(4, 5)
+        ax = xa.from_array(values).plot().axes[0]
+        assert ax.images[0].get_array().tolist() == np.arange(20).reshape(4, 5).tolist()
+        ax = xa.from_array(values).plot(vmin=0).axes[0]
+        assert ax.get_title(loc="right") == ""
+
+    @pytest.mark.parametrize("shape", [(4,), (2, 2)])
+    def test_the_picture_says_why_it_is_blank(self, shape):
+        values = np.array([1, 2, np.inf, np.nan]).reshape(shape)
+        ax = xa.from_array(values).plot().axes[0]
+        assert ax.get_title(loc="right") == "infinite elements are blank"
+        ax = xa.full(shape, np.nan).plot().axes[0]
+        assert ax.get_title(loc="right") == "all elements are missing"
+        low, high = ax.get_xlim()
+        assert low < 0 and high > shape[-1] - 1
+
+    def test_false_and_true(self):
+        (ax,) = xa.from_array(np.array([True, False, True])).plot().axes
+        assert ticks(ax.yaxis) == ["False", "True"]
+
     def test_missing_and_packed_elements(self):
         attrs = {"_FillValue": np.int16(-9), "scale_factor": 0.5, "add_offset": 10.0}
         a = xa.from_array(np.array([2, -9, 4], "i2"), attrs=attrs)
@@ -256,6 +281,13 @@ class TestSeveral:
             np.testing.assert_array_equal(ax.images[0].get_array(), plane)
             assert ax.images[0].get_clim() == (0, 23)
         assert figure.get_suptitle() == "T"
+
+    def test_a_line_for_each_index(self):
+        values = np.arange(12.0).reshape(3, 4)
+        figure = xa.from_array(values, dims=("y", "x")).plot(axes=["x"], panels="y")
+        panels = [ax for ax in figure.axes if ax.get_visible()]
+        assert [ax.get_title() for ax in panels] == ["y = 0", "y = 1", "y = 2"]
+        assert [ax.lines[0].get_ydata().tolist() for ax in panels] == values.tolist()
 
     def test_of_many_some_and_the_picture_says_so(self):
         figure = zeros((3, 100, 4, 5), ("c", "t", "y", "x")).plot(panels="t", at={"c": 2})

@@ -10,6 +10,7 @@ import pytest
 
 import extarray as xa
 from extarray import cli, plot
+from extarray.common.limits import limits
 from extarray.errors import ArgumentError, BoundsError
 from extarray.plot.layout import layout_of
 from extarray.plot.text import growth_text, layout_text, slice_text, zones_text
@@ -336,6 +337,21 @@ class TestText:
         assert slice_text(a).splitlines()[1:] == [" ?", "?@"]
         assert "3.0 to 3.0" in slice_text(xa.full((2, 2), 3.0))
 
+    def test_a_slice_says_how_much_it_shows(self, monkeypatch):
+        days = np.arange("2024-01-01", "2024-01-09", dtype="M8[D]").reshape(2, 4)
+        a = xa.from_array(days, dims=("y", "x"))
+        head = slice_text(a, axes=["x"], width=2).splitlines()[0]
+        assert head == ("x to the right, 2024-01-02 to 2024-01-04, y = 0, extremes of 2 elements")
+        tall = slice_text(xa.zeros((1000, 3)), width=50).splitlines()
+        assert len(tall) == 26
+        assert tall[0].endswith("extremes of 40 × 20 elements")
+        monkeypatch.setattr(limits, "plotted_bytes", 100)
+        assert "one of 40 × 20 elements" in slice_text(xa.zeros((1000, 3)), width=50)
+
+    def test_a_map_says_which_chunks_it_leaves_out(self):
+        head = growth_text(xa.zeros((9, 9), chunks=1), width=4).splitlines()[0]
+        assert head == "axis 0 down, axis 1 to the right, one of 3 chunks each way"
+
     def test_layout(self):
         a = xa.create(None, (4, 4), "u1", chunks=1)
         assert layout_text(a, np.s_[0], width=4).splitlines() == [
@@ -373,6 +389,12 @@ class TestCommand:
         captured = capsys.readouterr()
         assert captured.err == ""
         assert len(captured.out.splitlines()) >= 3
+
+    def test_a_title_of_text(self, stored, capsys):
+        assert cli.main(["plot", stored, "--text", "--title", "Scene"]) == 0
+        assert capsys.readouterr().out.startswith("Scene\n")
+        assert cli.main(["plot", stored, "--text", "-o", "a.png"]) == 2
+        assert "give one of them" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         "words",

@@ -106,3 +106,10 @@ def test_groups():
     assert found[0, 2] in (4, -7)
     turned = extremes_of_groups(values.T > 0, np.array([[1, 3], [5, 6]]), 0)
     assert turned.ravel().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", ">i8"])
+def test_extremes_of_integers_beyond_floats(dtype):
+    values = np.full(8, 2**63 - 1, dtype)
+    values[5] -= 3  # floats would not show it
+    assert extremes(values, (8,)).tolist() == [2**63 - 4]
