@@ -37,6 +37,7 @@ from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dtypes import check_dtype, clear_open_bytes
 from extarray.format.header import Header, new_uuid
 from extarray.format.labels import SPLIT, check_dims, check_split
+from extarray.format.suffixes import METADATA
 from extarray.grid.chunking import check_chunks, check_shape, choose_chunks
 from extarray.grid.order import check_order
 from extarray.grid.policy import encode_policy
@@ -585,7 +586,8 @@ def open(
 def _advice_on_file(path: Any) -> str | None:
     """Say how to make an array of a file of another format; None if it is none."""
     is_there = isinstance(path, Path) and (
-        path.is_file() or (path.suffix == ".zarr" and path.is_dir() and not any(path.glob("*.xmd")))
+        path.is_file()
+        or (path.suffix == ".zarr" and path.is_dir() and not any(path.glob(f"*{METADATA}")))
     )
     if not is_there:
         return None
