@@ -163,8 +163,10 @@ def slice_text(
     shown, held = shown_axes(a, axes, at or {})
     index = [held.get(j, 0) % max(1, a.shape[j]) for j in range(a.ndim)]
     source = Values(a, field)
-    if not shown or not a.size:
-        return f"{source.read(())}" if not shown else f"no elements: the shape is {a.shape}"
+    if not a.size:
+        return f"no elements: the shape is {a.shape}"
+    if not shown:
+        return f"{source.read(tuple(index))}"
     step = max(1, *(-(-a.shape[j] // width) for j in shown))
     # A character is about twice as high as wide.
     steps = [step if j == shown[-1] or step == 1 else 2 * step for j in shown]

@@ -1044,7 +1044,7 @@ class TestWork:
         assert found.out.endswith("; above 1, extarray is faster\n")
         found = run("bench", tmp_path / "none")
         assert (found.status, found.out) == (1, "")
-        assert found.err.endswith(f"no such folder: '{tmp_path / 'none'}'\n")
+        assert found.err.endswith(f"no such folder: {str(tmp_path / 'none')!r}\n")
 
     def test_bench(self, tmp_path, done):
         words = ["bench", tmp_path, "--size", "64 KiB", "--repeat", "1"]

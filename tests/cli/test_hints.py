@@ -93,7 +93,7 @@ def folder(tmp_path, monkeypatch):
     [
         (["info", "text.txt"], "extarray import"),
         (["info", "nothere"], "nothere"),
-        (["info", "group"], "group/b"),
+        (["info", "group"], repr(os.path.join("group", "b"))),
         (["index", "a"], "folder"),
         (["extend", "a.xap", "--by", "1"], "extarray unpack"),
         (["attrs", "a.xap", "unit=mm"], "extarray unpack"),

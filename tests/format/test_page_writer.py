@@ -6,11 +6,13 @@ from itertools import islice
 import format_reader
 import numpy as np
 import pytest
-from format_writer import Writer, commit_together
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extarray as xa
+
+pytest.importorskip("fcntl", reason="the second writer calls POSIX")
+from format_writer import Writer, commit_together
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

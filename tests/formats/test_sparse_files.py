@@ -215,14 +215,13 @@ def test_files_with_holes(tmp_path):
         f.truncate(start + values.nbytes)
     os.link(tmp_path / "a.npy", tmp_path / "a.raw")
     theirs = np.load(tmp_path / "a.npy")
-    for name, a in {
-        "npy": xa.from_npy(tmp_path / "a.npy", path=tmp_path / "npy", chunks=(50, 80)),
-        "raw": xa.from_raw(
-            tmp_path / "a.raw", SHAPE, "<f8", start, path=tmp_path / "raw", chunks=(50, 80)
-        ),
-    }.items():
-        with a:
-            assert_same(a[...], theirs)
+    with xa.from_npy(tmp_path / "a.npy", path=tmp_path / "npy", chunks=(50, 80)) as a:
+        assert_same(a[...], theirs)
+    with xa.from_raw(
+        tmp_path / "a.raw", SHAPE, "<f8", start, path=tmp_path / "raw", chunks=(50, 80)
+    ) as a:
+        assert_same(a[...], theirs)
+    for name in ("npy", "raw"):
         assert space(tmp_path / name) < theirs.nbytes / 2
     np.save(tmp_path / "b.npy", theirs)
     with xa.from_npy(tmp_path / "b.npy", path=tmp_path / "b", chunks=CHUNKS) as b:

@@ -419,3 +419,10 @@ class TestCommand:
     def test_an_axis_that_the_array_lacks(self, stored, capsys, kind):
         assert cli.main(["plot", stored, kind, "--at", "z=1", "--text"]) == 1
         assert "no axis is named 'z'" in capsys.readouterr().err
+
+    def test_an_element_as_text(self, stored, capsys):
+        """Axes that are all held leave one element, not the array."""
+        with xa.open(stored) as array:
+            expected = f"{array[1, 0]}\n"
+        assert cli.main(["plot", stored, "--at", "0=1", "--at", "1=0", "--text"]) == 0
+        assert capsys.readouterr().out == expected
