@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from extarray.common.errors import ArgumentTypeError
 from extarray.common.extras import require
 from extarray.streaming.extremes import extremes_of_groups
 
@@ -34,7 +35,12 @@ def add_image(
         As for ``Axes.imshow``.
     """
     values = {name: options.pop(name) for name in ("vmin", "vmax") if name in options}
-    drawn = ExtremeImage(ax, x, y, **options)
+    try:
+        drawn = ExtremeImage(ax, x, y, **options)
+    except AttributeError as error:  # matplotlib's, with the name of the class
+        if (text := str(error).partition("unexpected keyword argument ")[2]) == "":
+            raise
+        raise ArgumentTypeError(f"a picture has no argument {text}, nor has Axes.imshow") from None
     drawn.set_data(cells)
     if drawn.get_clip_path() is None:
         drawn.set_clip_path(ax.patch)

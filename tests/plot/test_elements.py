@@ -264,6 +264,10 @@ class TestPlanes:
         xa.zeros((3, 4)).plot(ax=ax, colorbar=False)
         assert len(figure.axes) == 2
 
+    def test_an_argument_that_there_is_not(self):
+        with pytest.raises(TypeError, match="a picture has no argument 'colour'"):
+            xa.zeros((3, 4)).plot(colour="red")
+
     def test_nothing_but_nan(self):
         figure = xa.full((3, 4), np.nan).plot()
         assert pixels(figure).std() > 0
