@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import traceback
 import zlib
 from collections import defaultdict
 from pathlib import Path
@@ -208,7 +209,19 @@ def close_others(before: set[int]) -> None:
         if id(array) not in before:
             with contextlib.suppress(Exception):
                 array.close()
-    gc.collect()  # the frames of the test's error would keep files mapped
+    gc.collect()
+
+
+def clear_frames_of(error: BaseException) -> None:
+    """Empty the frames that an error has gone through, which keep files open and mapped.
+
+    pytest holds the error itself for a while.
+    """
+    errors = [error]
+    for each in errors:
+        traceback.clear_frames(each.__traceback__)
+        others = each.__cause__, each.__context__, *getattr(each, "exceptions", ())
+        errors += [other for other in others if other is not None and other not in errors]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -221,6 +234,7 @@ def pytest_runtest_call(item):
         reason = lacking(error)
         if not reason:
             raise
+        clear_frames_of(error)
     close_others(before)
     pytest.skip(reason)
 
