@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import traceback
 import zlib
 from collections import defaultdict
 from pathlib import Path
@@ -31,7 +32,7 @@ from scratch import MEMORY, new_folder
 from surroundings import Folder, one_at_a_time, shares_little, shares_memory, shed
 from systems import lacking, lacking_elsewhere
 
-import extarray as xa
+from extarray.array.life import open_in_files
 
 # Before anything starts, even processes of pytest-xdist.
 shed(os.environ)
@@ -202,18 +203,39 @@ def pytest_runtest_protocol(item, nextitem):
     return (yield)
 
 
+def close_others(before: set[int]) -> None:
+    """Close the arrays that a test has not come to close, but not those of fixtures."""
+    for array in reversed(open_in_files()):
+        if id(array) not in before:
+            with contextlib.suppress(Exception):
+                array.close()
+    gc.collect()
+
+
+def clear_frames_of(error: BaseException) -> None:
+    """Empty the frames that an error has gone through, which keep files open and mapped.
+
+    pytest holds the error itself for a while.
+    """
+    errors = [error]
+    for each in errors:
+        traceback.clear_frames(each.__traceback__)
+        others = each.__cause__, each.__context__, *getattr(each, "exceptions", ())
+        errors += [other for other in others if other is not None and other not in errors]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """Skip a test that the system lacks something for."""
+    before = {id(array) for array in open_in_files()}
     try:
         return (yield)
     except (Exception, pytest.fail.Exception) as error:
         reason = lacking(error)
         if not reason:
             raise
-    # The test has not come to close its arrays, and the error would keep their files mapped.
-    with contextlib.suppress(Exception):
-        xa.close_all()
+        clear_frames_of(error)
+    close_others(before)
     pytest.skip(reason)
 
 

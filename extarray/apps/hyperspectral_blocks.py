@@ -15,6 +15,7 @@ number that is not finite in any band.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import math
@@ -47,6 +48,7 @@ __all__ = [
     "cut",
     "memory_of",
     "no_data",
+    "remove_temporary",
     "spectra_given",
     "with_endmembers",
 ]
@@ -389,7 +391,7 @@ class Spectra:
         Other ranks can still use files that they have open.
         """
         if self.rank == 0:
-            weakref.finalize(owner, shutil.rmtree, path.parent, ignore_errors=True)
+            weakref.finalize(owner, _remove, path.parent)
 
     def together(self, call: Callable[[], T]) -> list[T]:
         """Return the results of all ranks' calls, in order; all ranks raise the error of one."""
@@ -435,6 +437,29 @@ class _OneThread:
             self._inside -= 1
             if not self._inside:
                 self._limit.restore_original_limits()
+
+
+#: Folders of temporary files to remove.
+_temporary: set[Path] = set()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of temporary files, now or, if the system keeps it, later.
+
+    The owner of the files still has them open.  Not all file systems of Windows remove open files,
+    and none removes those that are mapped.
+    """
+    _temporary.add(folder)
+    remove_temporary()
+
+
+@atexit.register
+def remove_temporary() -> None:
+    """Remove the folders of temporary files that nobody uses any more."""
+    for folder in [*_temporary]:
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            _temporary.discard(folder)
 
 
 @functools.cache

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 import tracemalloc
+from types import SimpleNamespace
 
 import hyperscenes
 import numpy as np
 import pytest
+from systems import replaces_open_files
 
 import extarray as xa
 from extarray.apps import hyperspectral as hs
@@ -211,7 +213,23 @@ class TestBlocks:
         assert isinstance(scores, xa.ExtArray) and len(list(tmp_path.iterdir())) == 1
         np.testing.assert_allclose(scores[...], hs.pct(scene, 20).scores, atol=1e-9)
         del scores
+        if not replaces_open_files():  # the folder stays until the file is closed
+            hyperspectral_blocks.remove_temporary()
         assert not list(tmp_path.iterdir())
+
+    def test_files_that_the_system_keeps_go_later(self, tmp_path, monkeypatch):
+        """Windows removes no file that is mapped."""
+        folders = [tmp_path / "first", tmp_path / "second"]
+        owners = [set(), set()]
+        for number, folder in enumerate(folders):
+            folder.mkdir()
+            Spectra.remove_with(SimpleNamespace(rank=0), owners[number], folder / "image")
+        with monkeypatch.context() as patch:
+            patch.setattr(hyperspectral_blocks.shutil, "rmtree", lambda *args, **options: None)
+            owners.pop(0)
+        assert folders[0].exists()
+        owners.pop(0)
+        assert not any(folder.exists() for folder in folders)
 
     def test_results_at_a_path(self, scene, tmp_path):
         with hs.pct(scene, 3, path=tmp_path / "scores").scores as scores:
