@@ -15,6 +15,7 @@ import numpy as np
 from extarray.array.array import ExtArray
 from extarray.array.pyramid import SHARED, halved, level_count
 from extarray.common.arguments import as_axis, as_int, check_choice
+from extarray.common.calls import public
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, FormatError
 from extarray.common.extras import require
@@ -57,6 +58,7 @@ _TITLE = "OME-Zarr"
 _VERSIONS = ("0.1", "0.2", "0.3", "0.4", "0.5")
 
 
+@public
 def from_ome_zarr(
     store: Any,
     image: str | None = None,
