@@ -13,7 +13,7 @@ from pathlib import Path
 
 import extarray as xa
 
-BRIDGES = ("extarray.cli.", "extarray.interop.", "extarray.view")
+BRIDGES = ("extarray.cli.", "extarray.interop.", "extarray.plot.pixels", "extarray.view")
 
 OF_ANOTHER_SYSTEM = f"extarray.common.system_{'posix' if sys.platform == 'win32' else 'windows'}"
 
