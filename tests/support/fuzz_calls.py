@@ -240,7 +240,27 @@ def split(model: np.ndarray, key):
         return model, key
     if len(names) > 1:
         names = [[n for part in names for n in ([part] if isinstance(part, str) else part)]]
-    return model[names[0]], tuple(part for part in key if not is_names(part))
+    fields, rest = model[names[0]], tuple(part for part in key if not is_names(part))
+    return fields, rest if fields.ndim == model.ndim else before_axes_of_field(rest, model.ndim)
+
+
+def before_axes_of_field(rest: tuple, ndim: int) -> tuple:
+    """Return an index that leaves the axes of a field that is an array to itself, as ours does."""
+
+    def axes_of(part) -> int:
+        if isinstance(part, bool | np.bool | list | np.ndarray):
+            mask = np.asarray(part)
+            return mask.ndim if mask.dtype == bool else 1
+        return 0 if part is None or part is Ellipsis else 1
+
+    spare = ndim - sum(map(axes_of, rest))
+    if spare < 0 or sum(part is Ellipsis for part in rest) > 1:
+        raise IndexError("too many indices")
+    return tuple(
+        inner
+        for part in rest
+        for inner in ((slice(None),) * spare if part is Ellipsis else (part,))
+    )
 
 
 def call(pairs: list[tuple[xa.ExtArray, np.ndarray]], data: bytes, folder: Path) -> str:
