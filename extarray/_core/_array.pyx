@@ -473,7 +473,7 @@ cdef class ArrayCore(Transfers):
                 value = self.host.unmasked(self, value, dtype)
             if not cnp.PyArray_CheckExact(value):
                 value = np.asarray(value)   # a matrix would never lose its first axis
-            if value.dtype.kind == "T":
+            if cnp.PyArray_TYPE(value) == cnp.NPY_VSTRING:
                 value = self.host.texts(self, value, dtype)
             if self._overlaps(value):
                 return value.copy()

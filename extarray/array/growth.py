@@ -338,9 +338,10 @@ def as_source(
 
 def source_for(array: Resizable, data: ArrayLike) -> Any:
     """Return data as a source of elements for an array."""
-    values = as_source(data, array.dtype, lambda: array.fill_value)
-    if type(values) is np.ndarray and values.dtype.kind == "T":
-        return plain_texts(values, array.dtype, array.attrs)
+    own = array.dtype
+    values = data if type(data) is np.ndarray else as_source(data, own, lambda: array.fill_value)
+    if own.kind in "US" and type(values) is np.ndarray and values.dtype.kind == "T":
+        return plain_texts(values, own, array.attrs)
     return values
 
 

@@ -631,7 +631,7 @@ class FileStore(PairReader):
             if engine == "mmap":
                 raise ArgumentError(
                     f"cannot map '{pair.path}': its chunks are not page-aligned in the packed "
-                    "file, as those by extarray pack are; "
+                    f"file, as those by {hint('extarray.pack', 'extarray pack')} are; "
                     + hint("use engine='pread'", "set EXTARRAY_ENGINE=pread")
                 )
             pair.engine = "pread"

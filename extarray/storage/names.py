@@ -11,7 +11,6 @@ A packed file is like a folder to readers of its members, whose paths extend its
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import itertools
 import os
@@ -530,6 +529,8 @@ def what_is_missing(path: Path) -> str:
         return f"there is no folder {os.fspath(path.parent)!r} for '{metadata}'"
     if os.path.basename(data) in some:
         return f"there is no file '{metadata}', and '{data}' alone is no array"
+    import difflib  # for mistakes alone: every program that opens an array would wait for it
+
     stems = [name.removesuffix(METADATA) for name in some if name.endswith(METADATA)]
     close = difflib.get_close_matches(path.name, stems, 1)
     if close:
