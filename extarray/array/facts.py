@@ -322,7 +322,7 @@ def _are_empty(array: Framed, boxes: Sequence[Box]) -> bool:
 # -- permission to use it ------------------------------------------------------------------------
 
 
-# What writers of elements may do, in the words of messages.
+# Messages name so the calls that writers of elements may make.
 _TO_ELEMENTS = ("write to", "accumulate to")
 
 

@@ -92,7 +92,7 @@ def _check_folder(folder: Path, repair: bool, look: Callable[[Any], Any], as_jso
         for stem, suffix in map(split_name, names):
             if suffix and not is_pass(stem):
                 found.add(os.path.join(where, stem))
-    # Those of an array are reported with it, as some may be its own.
+    # An array's report has the files beside it, as some may be its own.
     files = [name for name in files if stem_of(name) not in found]
     if not found and not left and not files:
         raise MissingError(errno.ENOENT, "no array in this folder", str(folder))

@@ -50,7 +50,7 @@ __all__ = [
 
 MAGIC = b"\x89XTA\r\n\x1a\n"
 VERSION = (2, 1)
-# Of arrays with chunks in blobs, which readers of format 2 must refuse.
+# Arrays with chunks in blobs have this version, which readers of format 2 must refuse.
 BLOBS_VERSION = (3, 0)
 
 _HEADER = struct.Struct("<8sHHI16sBcHIII")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from extarray.array.array import ExtArray
 from extarray.array.h5py_compat import attrs_of_view
 from extarray.array.lazy import everything
-from extarray.array.pyramid import Pyramid, pyramid_beside
+from extarray.array.pyramid import SHARED, Pyramid, pyramid_beside
 from extarray.common.errors import ArgumentError, ArgumentTypeError, LossyWarning
 from extarray.common.hints import hint
 from extarray.format.images import (
@@ -176,7 +176,9 @@ def image_nodes(array: Any, name: str | None, ome: Any) -> dict[str, Node | Imag
             if isinstance(ome, Pyramid):
                 raise
             break  # it grew at its start by less than a chunk: the levels are not needed
-        below.names, below.told = axes.names, {}
+        below.names = axes.names
+        # Stored numbers mean the same at every level.
+        below.told = {key: value for key, value in top.told.items() if key in SHARED}
         below.pad_with(level.fill_value)
         below.shown = _Cover(top, tuple(1 << number if n in halved else 1 for n in axes.names))
         levels.append(below)

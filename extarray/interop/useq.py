@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ShapeError
 from extarray.common.extras import require
 from extarray.interop.recording import Recording, labels, steps
 
@@ -105,7 +105,9 @@ def record(
         A FileExistsError: the name is taken.
     ArgumentError
         A ValueError: a position has a sequence of its own, and time has no end, or several events
-        have the same index.
+        have the same index, or there is no camera.
+    ShapeError
+        A ValueError: a frame has other axes than rows and columns.
     ArgumentTypeError
         A TypeError: no sequence.
 
@@ -130,6 +132,10 @@ def record(
            [11, 14]], dtype=uint16))
     """
     lengths = lengths_of(sequence)
+    if cameras < 1:
+        raise ArgumentError(f"cameras must be at least 1, not {cameras}")
+    if len(frame) != 2:
+        raise ShapeError(f"a frame has rows and columns, not the shape {tuple(frame)}")
     if cameras > 1:
         lengths["cam"] = cameras
     coords = dict(_coordinates(sequence, lengths))

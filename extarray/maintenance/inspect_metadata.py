@@ -101,7 +101,7 @@ class MetadataSurvey:
     metadata_bytes: int = 0  # length of the file
     pending: int | None = None  # sequence of a commit of several arrays newer than all states
     blocks: dict[BlockKind, int] = field(default_factory=dict)  # offsets of the optional blocks
-    # Whether the chunk checksums are in doubt, and the extents of their table.
+    # Doubt about the chunk checksums, and the extents of their table.
     sums: tuple[bool, list[int]] | None = None
 
     @property

@@ -658,7 +658,7 @@ class TestClasses:
     def test_accuracy_of_sizes_alone(self):
         swapped = hs.accuracy([[1, 2, 2, 1]], [[2, 1, 1, 2]])
         assert (swapped.overall, swapped.histogram) == (0, 1)
-        # Of four known pixels, class 1 has one too many, class 2 two too few; 9 is no class.
+        # Class 1 has one of four known pixels too many, class 2 two too few; 9 is no class.
         assert hs.accuracy([[1, 1, 9, 2, 5]], [[1, 2, 2, 2, 0]]).histogram == pytest.approx(0.25)
 
     def test_accuracy_of_nothing(self):

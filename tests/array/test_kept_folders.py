@@ -88,7 +88,7 @@ def test_a_group_is_replaced(group, tmp_path):
 
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_group_takes_in_others(group, tmp_path, is_read):
-    """Who reads an array keeps the folder, so the arrays move one by one."""
+    """A reader of an array keeps the folder, so the arrays move one by one."""
     group.close()
     reader = xa.open(group.path / "old") if is_read else None
     with changed_group(group.path, ["old"]) as fresh:

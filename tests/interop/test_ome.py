@@ -226,6 +226,18 @@ def test_the_command(tmp_path):
     assert process.returncode == 0
 
 
+def test_packed_numbers_mean_the_same_at_every_level(tmp_path):
+    about = {"scale_factor": 0.5, "add_offset": 3.0, "lens": "63x"}
+    with (
+        xa.from_array(frames(2), path=tmp_path / "a", dims=("t", "y", "x"), attrs=about) as a,
+        xa.pyramid(a, levels=1),
+    ):
+        group = image_in(a.as_zarr_store(ome=True))
+        shared = {"scale_factor": 0.5, "add_offset": 3.0}
+        assert dict(group["0"].attrs) == about
+        assert dict(group["1"].attrs) == shared
+
+
 @pytest.mark.parametrize("encoded", [False, True])
 def test_without_a_pyramid_and_compressed(tmp_path, encoded):
     x = frames(10)

@@ -122,6 +122,14 @@ def test_a_time_without_an_end_goes_on(path):
         assert recording.frames.lazy.split()[:, 1, 0, 0].tolist() == [0, 1, 2, 3]
 
 
+def test_no_camera_and_frames_of_other_shapes(path):
+    sequence = useq.MDASequence(channels=["a"])
+    with pytest.raises(xa.errors.ArgumentError, match="cameras"):
+        bridge.record(sequence, path, (2, 3), "u2", cameras=0)
+    with pytest.raises(xa.errors.ShapeError, match="rows and columns"):
+        bridge.record(sequence, path, (2, 3, 4), "u2")
+
+
 def test_several_cameras_are_an_axis(path):
     sequence = useq.MDASequence(channels=["a", "b"])
     with bridge.record(sequence, path, (2, 3), "u2", cameras=2) as recording:

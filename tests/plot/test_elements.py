@@ -352,7 +352,7 @@ class TestNothing:
 
 @pytest.mark.parametrize("name", ["growth", "layout", "plan", "__call__"])
 def test_a_dark_style(name):
-    """What stands outside of areas that the picture colours is light."""
+    """Text outside of the areas that the picture colours is light."""
     from matplotlib import style
 
     with style.context("dark_background"):

@@ -1,4 +1,4 @@
-"""What a build says where it cannot succeed."""
+"""A build that cannot succeed says why."""
 
 from __future__ import annotations
 

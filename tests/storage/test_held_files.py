@@ -32,7 +32,7 @@ def bytes_of(path):
 
 
 def test_others_rename_and_remove_files_that_are_open(scene, tmp_path):
-    """Whoever has them open goes on; the names are free at once."""
+    """Programs that have them open go on; the names are free at once."""
     moved = tmp_path / "moved"
     with (
         xa.open(scene, "r+", engine="pread") as writer,
@@ -55,7 +55,7 @@ def test_others_rename_and_remove_files_that_are_open(scene, tmp_path):
 
 
 def test_an_array_that_others_read_is_replaced_or_stays(scene):
-    """Where an open file cannot be replaced, an error names it, and all is as it was."""
+    """An error names an open file that cannot be replaced, and all is as it was."""
     before = bytes_of(scene)
     with xa.open(scene, engine="pread") as reader:
         if replaces_open_files():

@@ -104,7 +104,7 @@ with xa.open(sys.argv[1], engine="mmap") as array:
 
 
 def test_another_process_has_the_file_mapped(forked, path):
-    """What a writer has taken ahead is cut off when it closes, or when the next one does."""
+    """Space that a writer has taken ahead is cut off when it closes, or when the next one does."""
     data = path.with_suffix(".xta")
     options = {"chunks": (4, 8), "sparse": True, "engine": "mmap"}
     with xa.create(path, (4, 8), "i8", **options) as a:
