@@ -1,4 +1,4 @@
-"""Invariants: docs/design.md tells which modules keep each, and which tests hold it."""
+"""Invariants: docs/design.md tells which modules keep each, and which files of tests hold it."""
 
 from __future__ import annotations
 
@@ -52,28 +52,25 @@ def marks(tree: ast.AST) -> list[tuple[str, str]]:
     ]
 
 
-def holders() -> dict[str, dict[str, list[str]]]:
-    """For each invariant, files of tests and the tests in them that are marked with it."""
-    found = defaultdict(lambda: defaultdict(list))
+def holders() -> dict[str, set[str]]:
+    """For each invariant, the files of the tests that are marked with it, without their suffix."""
+    found = defaultdict(set)
     for path in sorted((ROOT / "tests").glob("*/test_*.py")):
         text = path.read_text(encoding="utf-8")
         if "mark.invariant(" in text:
-            for name, test in marks(ast.parse(text)):
-                found[name][path.relative_to(ROOT / "tests").as_posix()].append(test)
+            file = path.relative_to(ROOT / "tests").with_suffix("").as_posix()
+            for name, _test in marks(ast.parse(text)):
+                found[name].add(file)
     return found
 
 
 def table() -> str:
     """The table as `docs/design.md` shows it; `python FILE` prints it."""
     kept, held = keepers(sources()), holders()
-    rows = ["| invariant | kept by | held by the tests |", "| --- | --- | --- |"]
+    rows = ["| invariant | kept by | held by |", "| --- | --- | --- |"]
     for name in sorted({*kept, *held}, key=number):
-        modules = ", ".join(f"`{module}`" for module in sorted(kept[name]))
-        tests = "; ".join(
-            f"`{file}`: {', '.join(f'`{test}`' for test in found)}"
-            for file, found in sorted(held[name].items())
-        )
-        rows.append(f"| {name} | {modules} | {tests} |")
+        cells = (", ".join(f"`{each}`" for each in sorted(found[name])) for found in (kept, held))
+        rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

@@ -74,15 +74,13 @@ def purpose(room: str) -> str:
 
 def picture() -> str:
     """Draw the rooms on their floors, as `docs/design.md` shows them; `python FILE` prints it."""
-    rows, wide = [], max(len(purpose(room)) for room in FLOOR)
+    rows = []
     for floor, rooms in zip(range(len(FLOORS), 0, -1), FLOORS, strict=True):
         for room in rooms:
-            number = f"{floor:>2}" if room == rooms[0] else "  "
+            number = str(floor) if room == rooms[0] else ""
             name = "the face" if room == "extarray" else room
-            rows.append(f"│ {number} │ {name:<11} │ {purpose(room):<{wide}} │")
-        rows.append(f"├────┼─{'─' * 11}─┼─{'─' * wide}─┤")
-    rows[-1] = rows[-1].translate(str.maketrans("├┼┤", "└┴┘"))
-    return "\n".join([rows[-1].translate(str.maketrans("└┴┘", "┌┬┐")), *rows])
+            rows.append(f"{number:>2}  {name:<11}  {purpose(room)}")
+    return "\n".join(rows)
 
 
 def called(node) -> str:
