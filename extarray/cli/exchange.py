@@ -40,7 +40,7 @@ from extarray.formats.description import Description, described
 from extarray.formats.files import Claims, check_free, of_library
 from extarray.formats.registry import file_formats, format_of, formats_of
 from extarray.formats.transfer import Format, Source, load, runs
-from extarray.remote.locations import is_url
+from extarray.remote.urls import is_url
 from extarray.storage.filesystem import has_files
 
 __all__ = ["Found", "convert", "elements_in", "export", "found_in", "import_"]

@@ -42,7 +42,7 @@ from extarray.fetched.paths import NOT_THERE
 from extarray.format.suffixes import split_name
 from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.rechunk_files import remove_pair
-from extarray.remote.locations import is_url
+from extarray.remote.urls import is_url
 from extarray.storage.file_store import FileStore
 from extarray.storage.filesystem import has_files, resolve_path
 from extarray.storage.filesystem import is_folder as is_folder_entry

@@ -16,14 +16,15 @@ from extarray.common.errors import (
 )
 from extarray.common.hints import hint
 from extarray.format.suffixes import PACKED, PAIR, without_suffix
-from extarray.remote.locations import Location, is_url
-from extarray.remote.obstores import OF_SCHEME
+from extarray.remote.urls import OF_SCHEME, is_url
 from extarray.storage.filesystem import resolve_path
 from extarray.storage.lock import check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from extarray.remote.locations import Location
 
 __all__ = [
     "NOT_THERE",
@@ -82,6 +83,8 @@ class RemotePath:
     @classmethod
     def of(cls, given: Any, options: Mapping[str, Any] | None, cache: str | None) -> RemotePath:
         """Return the path that a user has named by a URL, or by a store and a path."""
+        from extarray.remote.locations import Location
+
         if isinstance(given, tuple) and len(given) == 2:
             text, inner = _through_pack(os.fspath(given[1]))
             place = Location.of((given[0], text), options)

@@ -15,6 +15,7 @@ Needs ome-writers, the extra ``[ome-writers]``.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -166,6 +167,13 @@ class ExtArrayBackend(_backends.ArrayBackend):  # type: ignore[misc]
         """
         *lead, y, x = settings.dimensions
         chunks = (1, y.chunk_size or y.count, x.chunk_size or x.count)
+        given = {dim.name: dim.chunk_size for dim in lead if (dim.chunk_size or 1) != 1}
+        if given:
+            warnings.warn(
+                f"the chunk sizes {given} are ignored: a recording's chunks are parts of one "
+                "frame; give None, and call rechunk afterwards for chunks of several frames",
+                stacklevel=2,
+            )
         coords: dict[str, Any] = {}
         for dim in settings.dimensions:
             coords.update(_coordinates(dim))

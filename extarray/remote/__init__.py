@@ -27,6 +27,8 @@ Its modules, from the top down; each uses some of those below it:
     Requests through fsspec.
 ``options``
     ``storage_options``: which are ours, which are secret, and their names in obstore.
+``urls``
+    URLs, and stores and file systems of other libraries: tell them from paths of this machine.
 ``answers``
     An answer to a request, and a failure of one.
 ``ranges``

@@ -22,28 +22,13 @@ from extarray.remote.options import redacted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FileSystemBackend", "backend_of", "is_filesystem", "make_filesystem", "parts_of"]
+__all__ = ["FileSystemBackend", "backend_of", "make_filesystem"]
 
 _PURPOSE = "reading this URL"
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})$")
-
-
-def is_filesystem(value: Any) -> bool:
-    """Tell whether a value is a file system of fsspec, which need not be a subclass of ours."""
-    return all(callable(getattr(value, name, None)) for name in ("cat_file", "info", "ukey"))
-
-
-def parts_of(value: Any) -> tuple[Any, str] | None:
-    """Return (file system, path) of what fsspec or universal_pathlib gives for one object."""
-    fs = getattr(value, "fs", None)
-    path = getattr(value, "root", None) if hasattr(value, "getitems") else None
-    path = path if path is not None else getattr(value, "path", None)
-    if fs is None or not isinstance(path, str) or not is_filesystem(fs):
-        return None
-    return fs, path
 
 
 def make_filesystem(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:

@@ -19,6 +19,7 @@ from extarray.common.errors import ArgumentError, ArgumentTypeError, MissingExtr
 from extarray.common.extras import require
 from extarray.remote import filesystems, obstores
 from extarray.remote.options import Policy, Untranslatable, harmless, redacted, split_policy
+from extarray.remote.urls import OF_SCHEME, URL, is_filesystem, is_store, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,10 +27,7 @@ if TYPE_CHECKING:
 
     from extarray.remote.answers import Answer, Backend, Request
 
-__all__ = ["Location", "is_url"]
-
-# A scheme of one letter would be a drive.
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(://|::(?=.*://))")
+__all__ = ["Location"]
 
 #: Modules through which pickles go to other processes, unless modules of `_KEEPERS` put them aside.
 _SENDERS = (
@@ -43,21 +41,6 @@ _KEEPERS = ("distributed.spill", "zict")
 
 #: Stores of obstore whose URLs others can read.
 _PUBLIC_STORES = ("S3Store", "GCSStore", "AzureStore", "HTTPStore")
-
-
-def is_url(path: Any) -> bool:
-    r"""Tell whether a path is a URL, or an object in a store or file system; imports nothing.
-
-    Examples
-    --------
-    >>> is_url("s3://bucket/scene.xap"), is_url("/data/scene.xap"), is_url("C:\\scene.xap")
-    (True, False, False)
-    """
-    if isinstance(path, str):
-        return _URL.match(path) is not None
-    if isinstance(path, tuple):
-        return len(path) == 2 and (obstores.is_store(path[0]) or filesystems.is_filesystem(path[0]))
-    return isinstance(path, Location) or filesystems.parts_of(path) is not None
 
 
 def _is_root(scheme: str, root: str) -> bool:
@@ -133,7 +116,7 @@ class Location:
         policy, options = split_policy(storage_options or {})
         if isinstance(target, str):
             return cls._of_url(target, policy, options)
-        pair = target if isinstance(target, tuple) else filesystems.parts_of(target)
+        pair = target if isinstance(target, tuple) else parts_of(target)
         if pair is None or len(pair) != 2 or not isinstance(pair[1], str):
             raise ArgumentTypeError(
                 "a remote array is named by a URL, or by (store or file system, path), not by a "
@@ -145,9 +128,9 @@ class Location:
                 f"storage_options has {', '.join(map(repr, options))}, but a store or file system "
                 "has its options already"
             )
-        if obstores.is_store(given):
+        if is_store(given):
             return cls(_StoreSource(policy, given), path)
-        if filesystems.is_filesystem(given):
+        if is_filesystem(given):
             return cls(_FileSystemSource(policy, given), path)
         raise ArgumentTypeError(
             f"a {type(given).__name__} is neither a store of obstore nor a file system of fsspec"
@@ -155,10 +138,10 @@ class Location:
 
     @classmethod
     def _of_url(cls, url: str, policy: Policy, options: dict[str, Any]) -> Location:
-        match = _URL.match(url)
+        match = URL.match(url)
         if match is None:
             raise ArgumentError(f"{redacted(url)!r} is no URL, such as 'https://host/scene.xap'")
-        scheme = obstores.OF_SCHEME.get(match[1].lower())
+        scheme = OF_SCHEME.get(match[1].lower())
         if match[2] == "::" or scheme is None:
             return cls(_OtherSource(policy, url, options), "")
         rest = url[match.end() :]

@@ -26,7 +26,7 @@ from extarray.common.limits import limits
 from extarray.common.system import after_fork_in_child
 from extarray.remote.answers import Answer, Failure, Request
 from extarray.remote.background import Gate, submit
-from extarray.remote.locations import Location, is_url
+from extarray.remote.locations import Location
 from extarray.remote.ranges import Planned, plan
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Self
 
-__all__ = ["Counts", "Location", "Reading", "RemoteObject", "is_url"]
+__all__ = ["Counts", "Location", "Reading", "RemoteObject"]
 
 _T = TypeVar("_T")
 

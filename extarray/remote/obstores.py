@@ -22,20 +22,7 @@ from extarray.remote.options import Policy, for_obstore
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OF_SCHEME", "StoreBackend", "UrlBackend", "is_store", "stayed_in_parent"]
-
-#: Schemes that obstore reads, and those that mean the same.
-OF_SCHEME = {
-    "http": "http",
-    "https": "https",
-    "s3": "s3",
-    "s3a": "s3",
-    "gs": "gs",
-    "gcs": "gs",
-    "az": "az",
-    "abfs": "az",
-    "abfss": "az",
-}
+__all__ = ["StoreBackend", "UrlBackend", "stayed_in_parent"]
 
 _PURPOSE = "reading from a web server or a bucket"
 
@@ -51,11 +38,6 @@ _stores: dict[tuple[str, str], Any] = {}
 _MOST_STORES = 16
 
 _first_user = 0  # the process that began to use obstore's threads
-
-
-def is_store(value: Any) -> bool:
-    """Tell whether a value is a store of obstore."""
-    return type(value).__module__.partition(".")[0] == "obstore"
 
 
 class StoreBackend:

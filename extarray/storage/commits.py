@@ -32,7 +32,6 @@ from extarray.format.constants import (
     SPARED_SLOTS,
 )
 from extarray.format.fresh import Fresh, attrs_room
-from extarray.format.frozen import RAW
 from extarray.format.header import encode_seal
 from extarray.format.superblock import (
     LAST_COMMIT,
@@ -567,7 +566,7 @@ class SumKeeper:
     def _raw(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the chunks that are not frozen: blobs have checksums of their own."""
         frozen = self.pair.frozen
-        return addresses if frozen is None else addresses[frozen.entries(addresses) == RAW]
+        return addresses if frozen is None else addresses[frozen.are_raw(addresses)]
 
     def _compared(self) -> Comparison:
         """Return the comparison, cached because it computes the checksum of an empty chunk."""
@@ -591,7 +590,7 @@ class SumKeeper:
 
 def renew_sums(pair: Pair, sums: Sums, addresses: NDArray[np.int64]) -> None:
     """Write the sums of chunks, in rising order; those of frozen ones from their blobs."""
-    is_frozen = None if pair.frozen is None else pair.frozen.entries(addresses) != RAW
+    is_frozen = None if pair.frozen is None else ~pair.frozen.are_raw(addresses)
     if is_frozen is None or pair.frozen is None or not is_frozen.any():
         sums.renew(pair.data, addresses)
         return

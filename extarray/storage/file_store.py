@@ -38,6 +38,7 @@ from extarray.common.errors import (
 )
 from extarray.common.forks import in_children
 from extarray.common.hints import hint
+from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
@@ -45,13 +46,11 @@ from extarray.common.waiting import attempts, end_of
 from extarray.format.blocks import BLOCK_BYTES
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
 from extarray.format.fresh import encode_fresh
-from extarray.format.frozen import extent_bytes
 from extarray.format.header import Header, encode_seal, new_uuid
 from extarray.format.suffixes import blobs_name, file_names
 from extarray.format.superblock import NO_GROUP, Superblock, regions_fit
 from extarray.grid.chunking import place_of
 from extarray.storage import lock
-from extarray.storage.blobs import Blobs, ShadowProvider, make_shadow
 from extarray.storage.checksums import Sums
 from extarray.storage.filesystem import (
     File,
@@ -65,8 +64,6 @@ from extarray.storage.filesystem import (
     replaced_name,
     sync_folders,
 )
-from extarray.storage.frozen import FrozenTable
-from extarray.storage.frozen_blobs import new_log
 from extarray.storage.group_member import GroupShare
 from extarray.storage.names import (
     MAPPABLE,
@@ -79,14 +76,6 @@ from extarray.storage.names import (
     remove_seldom,
     what_is_missing,
     what_is_there,
-)
-from extarray.storage.new_axis import (
-    add_axis,
-    recode,
-    renew_uuid,
-    repack,
-    restore_sums,
-    sums_for,
 )
 from extarray.storage.other_hosts import see_newest
 from extarray.storage.pair import Pair, blobs_alone
@@ -103,8 +92,20 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.common.arguments import Reported
     from extarray.format.blobs import BlobsBlock
+    from extarray.storage.blobs import Blobs
 
 __all__ = ["FileStore"]
+
+# What few arrays need: blobs, frozen chunks, metadata that are written anew.
+_later = LazyImports(
+    {
+        "extarray.format.frozen": "extent_bytes",
+        "extarray.storage.blobs": "Blobs ShadowProvider make_shadow",
+        "extarray.storage.frozen": "FrozenTable",
+        "extarray.storage.frozen_blobs": "new_log",
+        "extarray.storage.new_axis": "add_axis recode renew_uuid repack restore_sums sums_for",
+    }
+)
 
 
 class FileWriters(Protocol):
@@ -325,7 +326,7 @@ class FileStore(PairReader):
             self._write_first(axial, first, pair.attrs, hollow)
             if hollow and pair.sums is not None and before.sums is not None:
                 pair.sums.inherited = before.sums.inherited
-                restore_sums(pair, self.commits, sums_for(before, pair.header))
+                _later.restore_sums(pair, self.commits, _later.sums_for(before, pair.header))
         in_children(self, type(self)._forked)
         return self
 
@@ -429,8 +430,8 @@ class FileStore(PairReader):
         pair.metadata.write(fresh.image, 0)
         if pair.header.has_blobs:  # its table needs the metadata
             uuid = new_uuid()
-            pair.blobs.write(new_log(uuid, pair.header.uuid), 0)
-            pair.frozen = FrozenTable.create(pair, self.commits, uuid)
+            pair.blobs.write(_later.new_log(uuid, pair.header.uuid), 0)
+            pair.frozen = _later.FrozenTable.create(pair, self.commits, uuid)
             self.reserve(0, data_bytes, [] if hollow else None)
         lock.note_holder(pair.metadata, pair.header, True, pair.place(pair.header.uuid))
         pair.map(data_bytes)
@@ -626,7 +627,7 @@ class FileStore(PairReader):
             if commits:
                 self._check_table(found, block[1])
             joins = commits and self.writers.joins
-            pair.frozen = FrozenTable.load(pair, *block, axial.size, joins)
+            pair.frozen = _later.FrozenTable.load(pair, *block, axial.size, joins)
         if pair.data.start % MAPPABLE and pair.engine == "mmap":
             if engine == "mmap":
                 raise ArgumentError(
@@ -665,7 +666,7 @@ class FileStore(PairReader):
         """Return place and contents of the block for frozen chunks."""
         pair = self.now
         try:
-            found = FrozenTable.block_of(pair)
+            found: tuple[int, BlobsBlock] | None = _later.FrozenTable.block_of(pair)
         except CorruptError as error:
             raise type(error)(f"'{pair.metadata.name}': {error}") from None
         if found is None:
@@ -678,7 +679,7 @@ class FileStore(PairReader):
         """Raise CorruptError if writing to the table of frozen chunks would do harm."""
         pair = self.now
         places = [(at, BLOCK_BYTES[kind]) for kind, at in pair.blocks().items()]
-        places += [(at, extent_bytes(number)) for number, at in enumerate(block.extents)]
+        places += [(at, _later.extent_bytes(number)) for number, at in enumerate(block.extents)]
         if not regions_fit(found.state, pair.header, found.extents, others=places):
             raise CorruptError(
                 f"'{pair.path}.xmd' is damaged: its table of frozen chunks overlaps other parts; "
@@ -720,7 +721,7 @@ class FileStore(PairReader):
         pair.state, pair.extents, pair.attrs = found.state, found.extents, found.attrs
         pair.unclean = found.state.unclean
         try:
-            self.blobs = Blobs(
+            self.blobs = _later.Blobs(
                 pair.metadata, pair.blobs, pair.header, found.state, found.axial,
                 f"{pair.path}.xtz", pair.verify != "never",
             )  # fmt: skip
@@ -736,10 +737,10 @@ class FileStore(PairReader):
         if pair.blobs.closed:
             return
         pair.data.close(alone=True)
-        pair.data = make_shadow(pair.state.data_bytes, pair.header.uuid)
+        pair.data = _later.make_shadow(pair.state.data_bytes, pair.header.uuid)
         if engine is not None:  # not in a forked child
             pair.engine = choose_engine(engine, pair.data, False)
-        provider = ShadowProvider(self.blobs, pair.data)
+        provider = _later.ShadowProvider(self.blobs, pair.data)
         pair.supply = Supply(provider, pair.header.chunk_bytes, config.max_memory)
         pair.map(pair.state.data_bytes)
 
@@ -804,15 +805,15 @@ class FileStore(PairReader):
         attrs: str,
     ) -> None:
         """Add an axis; on an error nothing has changed."""
-        add_axis(self.now, self.commits, chunks, axial, shape, offset, attrs)
+        _later.add_axis(self.now, self.commits, chunks, axial, shape, offset, attrs)
 
     def recode(self, axial: Axial, encoding: dict[str, Any]) -> None:
         """Change how chunks are frozen from now on; on an error nothing has changed."""
-        recode(self.now, self.commits, axial, encoding)
+        _later.recode(self.now, self.commits, axial, encoding)
 
     def repack(self, axial: Axial, progress: Reported) -> None:
         """Drop what nobody needs in the log of frozen chunks; on an error nothing has changed."""
-        repack(self.now, self.commits, axial, progress)
+        _later.repack(self.now, self.commits, axial, progress)
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -850,7 +851,7 @@ class FileStore(PairReader):
         A pair of the same uuid can then take its names: each finds its data by its own uuid,
         whatever interrupts the work.
         """
-        renew_uuid(self.now, self.commits, self.states.newest_state().axial)
+        _later.renew_uuid(self.now, self.commits, self.states.newest_state().axial)
 
     def take_place(self, path: Path) -> None:
         """Note the new place of the files, after their folder was moved."""

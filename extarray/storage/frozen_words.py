@@ -196,6 +196,11 @@ class FrozenWords:
         """Return the live words of chunks."""
         return self._load(addresses, 0)
 
+    def are_raw(self, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which chunks are not frozen."""
+        raw: NDArray[np.bool_] = self.entries(addresses) == RAW
+        return raw
+
     def durable(self, addresses: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Return the durable words of chunks."""
         return self._load(addresses, 1)

@@ -31,11 +31,10 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.hints import hint
+from extarray.common.lazy import LazyImports
 from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT, remove, replace
 from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
-from extarray.format.blobs import FILE_HEAD_BYTES
-from extarray.format.frozen import is_log, log_uuid
 from extarray.format.suffixes import (
     BLOBS,
     DATA,
@@ -61,13 +60,13 @@ from extarray.storage.filesystem import (
     sync_folders,
 )
 from extarray.storage.pair import header_at
-from extarray.storage.report import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Self
 
     from extarray.format.header import Header
+    from extarray.storage.report import Problem
 
     Done = Callable[[int], object]
 
@@ -97,6 +96,15 @@ __all__ = [
     "what_is_missing",
     "what_is_there",
 ]
+
+# Most arrays have no frozen chunks and no left-overs.
+_later = LazyImports(
+    {
+        "extarray.format.blobs": "FILE_HEAD_BYTES",
+        "extarray.format.frozen": "is_log log_uuid",
+        "extarray.storage.report": "Problem",
+    }
+)
 
 _MOST_NAMES = 5  # arrays of a folder that a message lists
 _MOST_LOOKED_AT = 1000  # entries of a folder among which a message looks for a name
@@ -291,8 +299,8 @@ def open_log(names: Sequence[str], array: bytes, uuid: bytes, flags: int) -> Fil
 
 def _is_log(file: File, uuid: bytes) -> bool:
     """Tell whether a file is the log with a uuid."""
-    head = file.read(FILE_HEAD_BYTES, 0)
-    return is_log(head) and log_uuid(head) == uuid
+    head = file.read(_later.FILE_HEAD_BYTES, 0)
+    return bool(_later.is_log(head) and _later.log_uuid(head) == uuid)
 
 
 def move_pair(
@@ -507,7 +515,7 @@ def log_beside(metadata: str) -> list[str]:
     """Return the name of the ``.xtz`` beside metadata, if a file with blobs has it."""
     name = blobs_name(real_name(metadata))
     with contextlib.suppress(OSError), _opened(name, os.O_RDONLY) as file:
-        if file is not None and is_log(file.read(FILE_HEAD_BYTES, 0)):
+        if file is not None and _later.is_log(file.read(_later.FILE_HEAD_BYTES, 0)):
             return [name]
     return []
 
@@ -630,7 +638,8 @@ def told_of_file(name: str) -> Problem:
             "the next call for this name, or extarray check --repair, removes it if no job is "
             "running"
         )
-    return Problem("left over", what, name, None, "warning", remedy)
+    found: Problem = _later.Problem("left over", what, name, None, "warning", remedy)
+    return found
 
 
 def _unnamed(names: tuple[str, str], header: Header | None) -> list[str]:

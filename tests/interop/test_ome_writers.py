@@ -181,6 +181,14 @@ def test_chunks_of_a_frame_are_those_of_the_settings(path):
     assert "x" not in frames.attrs["coords"] and "y" in frames.attrs["coords"]
 
 
+def test_chunk_sizes_that_cannot_be_kept_are_named(path):
+    dims = dimensions([])
+    dims[0].chunk_size, dims[1].chunk_size = 4, 1
+    with pytest.warns(UserWarning, match=r"the chunk sizes \{'t': 4\} are ignored"):
+        stream = ome_writers.create_stream(settings(path, dims))
+    stream.close()
+
+
 def test_frames_go_to_their_places_in_any_order(path):
     dims = dimensions(["A", "B"])
     with ome_writers.create_stream(settings(path, dims)) as stream:

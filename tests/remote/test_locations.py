@@ -18,10 +18,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from web_server import WebServer
 
+import extarray as xa
 import extarray.errors as errors
 from extarray.common.limits import limits
-from extarray.remote.objects import Location, RemoteObject, is_url
+from extarray.remote.objects import Location, RemoteObject
 from extarray.remote.options import for_obstore, harmless, split_policy
+from extarray.remote.urls import is_url
 
 obstore = pytest.importorskip("obstore")
 from obstore.store import HTTPStore, MemoryStore, S3Store  # noqa: E402
@@ -56,12 +58,18 @@ def test_what_is_a_url(path, expected):
     assert is_url(path) is expected
 
 
-def test_asking_whether_a_path_is_a_url_imports_nothing(script):
-    script("""
+def test_a_file_of_this_machine_is_opened_without_the_rest_of_the_house(script, tmp_path):
+    xa.create(tmp_path / "a", (2, 3), "f8").close()
+    script(f"""
 import sys
-from extarray.remote.objects import is_url
+import extarray as xa
+from extarray.remote.urls import is_url
 assert is_url("s3://bucket/a") and not is_url("a")
-assert not {"obstore", "fsspec", "aiohttp"} & set(sys.modules)
+xa.open({str(tmp_path / "a")!r})[...]
+needless = {{"aiohttp", "asyncio", "fsspec", "obstore", "ssl"}}
+for name in "codecs.payloads", "remote.locations", "storage.frozen":
+    needless.add("extarray." + name)
+assert not needless & set(sys.modules), needless & set(sys.modules)
 """)
 
 
