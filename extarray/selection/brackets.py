@@ -7,7 +7,6 @@ come first.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -49,14 +48,22 @@ def as_query(key: Any, shape: Shape, dtype: DTypeLike) -> Query:
     (2, 4)
     """
     items = parse(key)
-    missing = len(shape) - sum(map(n_axes, items))
-    ellipses = sum(item is ... for item in items)
-    if missing < 0 or ellipses > 1 or any(item is NotImplemented for item in items):
+    missing, ellipses, advanced = len(shape), 0, False
+    for item in items:
+        if isinstance(item, (int, slice)):
+            missing -= 1
+        elif item is ...:
+            ellipses += 1
+        elif item is NotImplemented:
+            raise refusal(key, shape, dtype)
+        elif item is not None:
+            advanced = True
+            missing -= n_axes(item)
+    if missing < 0 or ellipses > 1:
         raise refusal(key, shape, dtype)
     if not ellipses:
         items.append(...)
     parts = _Parts(shape)
-    advanced = any(map(is_array, items))
     dims: list[int] = []  # extents of the result's dimensions, without those of the arrays
     place: int | None = None  # where the dimensions of the arrays go
     apart = False  # whether something stands between two arrays
@@ -147,10 +154,13 @@ class _Parts:
             else:
                 listed.append((axis, array))
         shapes += (index.shape for _, index in listed)
-        try:
-            joined = np.broadcast_shapes(*shapes)
-        except (ValueError, RuntimeError):  # RuntimeError: more than 32 dimensions
-            return None
+        if len(shapes) == 1:
+            joined = shapes[0]
+        else:
+            try:
+                joined = np.broadcast_shapes(*shapes)
+            except (ValueError, RuntimeError):  # RuntimeError: more than 32 dimensions
+                return None
         if 0 not in joined:
             self.factors += _independent(listed, joined, place)
         return joined
@@ -163,8 +173,9 @@ class _Parts:
     def query(self, place: int, joined: Shape, shape: Shape, kind: Kind) -> Query:
         """Make the query, with the dimensions of the arrays inserted at `place`."""
         for part in self.progressions:
-            dim = part.dim + len(joined) if part.dim >= place else part.dim
-            self.factors.append(replace(part, dim=dim))
+            if part.dim >= place:
+                part.dim += len(joined)
+        self.factors += self.progressions
         return Query(self.shape, shape, in_order(self.factors), kind=kind)
 
 
@@ -173,6 +184,11 @@ def _independent(listed: list[tuple[int, Indices]], joined: Shape, place: int) -
 
     So ``np.ix_`` yields one list for each axis, instead of all points of the product.
     """
+    if listed and 1 not in joined and all(index.shape == joined for _, index in listed):
+        # One list, or several of one length, as most programs give them: they all vary together.
+        axes, indices = zip(*listed, strict=True)
+        yield Points(axes, indices, tuple(range(place, place + len(joined))))
+        return
     groups: list[tuple[set[int], list[tuple[int, Indices]]]] = []
     for axis, index in listed:
         first = len(joined) - index.ndim

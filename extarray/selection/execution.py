@@ -188,6 +188,8 @@ def _part_of(values: Any, part: tuple[slice, ...], query: Query, n_inner: int) -
 
 def _is_contiguous(array: NDArray[Any], n_inner: int) -> bool:
     """Tell whether the last `n_inner` axes, those of one element, lie in memory without gaps."""
+    if not n_inner:
+        return True
     expected = array.itemsize
     for n, stride in zip(array.shape[: -n_inner - 1 : -1], array.strides[::-1], strict=False):
         if n > 1 and stride != expected:

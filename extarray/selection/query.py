@@ -117,11 +117,17 @@ class Query:
 
     def table_bytes(self, chunks: Shape) -> int:
         """Return the memory that the factors take once they are ready."""
-        return sum(factor.table_bytes(chunks) for factor in self.factors)
+        total = 0
+        for factor in self.factors:  # a generator would take longer than what it sums
+            total += factor.table_bytes(chunks)
+        return total
 
     def share(self, chunks: Shape) -> float:
         """Return which share of the query the core can list at once; 1 or more: all."""
-        return min((factor.share(chunks) for factor in self.factors), default=math.inf)
+        least = math.inf
+        for factor in self.factors:
+            least = min(least, factor.share(chunks))
+        return least
 
     def split(
         self, share: float, chunks: Shape, by_tables: bool
