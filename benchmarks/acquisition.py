@@ -8,6 +8,7 @@ back to its host, and names packages that are not installed.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import shutil
@@ -343,6 +344,7 @@ class OmeWriters(Sink):
         super().__init__(job)
         import ome_writers as ow
 
+        importlib.import_module(self.backend.replace("-", "_"))  # it raises ValueError without it
         y, x = job.frame
         self.path += ".ome.zarr"
         settings = ow.AcquisitionSettings(

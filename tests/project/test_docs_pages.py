@@ -207,14 +207,6 @@ def extension(name):
     return module
 
 
-@pytest.mark.parametrize(
-    "page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=lambda p: p.stem
-)
-def test_signatures_in_the_source_of_the_reference_are_right(page):
-    text = page.read_text(encoding="utf-8")
-    assert extension("signatures").updated(text) == text, "run: python docs/_ext/signatures.py"
-
-
 def test_the_drawn_array_is_what_the_package_shows():
     drawn = (ROOT / "docs" / "_static" / "array.html").read_text(encoding="utf-8")
     assert drawn == extension("draw_array").scene()._repr_html_() + "\n"
