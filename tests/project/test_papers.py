@@ -22,6 +22,7 @@ from benchmarks.papers.accuracies import judged as accuracies_judged
 from benchmarks.papers.accuracies import sections
 from benchmarks.papers.claims import CLAIMS
 from benchmarks.papers.harness import Chart, Report, Work, above, below, every, verdict
+from benchmarks.papers.outside import Program, boxes_of_growth
 from benchmarks.papers.page import PALETTE, draw, judged, load, styles_of, table, write
 from benchmarks.sizes import Unsupported
 
@@ -151,6 +152,32 @@ def test_a_ratio_near_its_bound_decides_nothing():
     assert [every(x) for x in ([True], [True, None], [None, False])] == [True, None, False]
     found = [verdict(1, x, "").holds for x in ([None], [True, None], [False, None], [True])]
     assert found == ["undecided", "in part", "no", "yes"]
+
+
+def test_growth_is_cut_into_boxes_axis_by_axis():
+    found = list(boxes_of_growth((2, 3), (4, 4)))
+    assert found == [(0, (slice(2, 4), slice(0, 3))), (1, (slice(0, 4), slice(3, 4)))]
+    assert list(boxes_of_growth((2, 3), (2, 3))) == []
+
+
+@pytest.mark.parametrize("kind", ["Ours", "OneWriterHDF5", "Conventional"])
+def test_the_program_outside_grows_arrays_and_finds_wrong_elements(kind, tmp_path, monkeypatch):
+    if kind == "OneWriterHDF5":
+        pytest.importorskip("h5py")
+    if kind == "Conventional":
+        pytest.importorskip("fcntl")
+    program = Program()
+    program.make("benchmarks.papers.thesis_8_5_4", "tiny", kind, os.fspath(tmp_path))
+    assert program.grow(40) > 0
+    expected = program.application.expected(40)
+    c = expected["c"]
+    assert np.array_equal(program.arrays["a"].read(np.s_[:, :]), expected["a"])
+    monkeypatch.setattr(program.kind, "of_ranks", lambda path: c)
+    program.check(40)
+    c[3, 4] += 1e-3
+    with pytest.raises(AssertionError, match="c"):
+        program.check(40)
+    program.close()
 
 
 def test_one_experiment_is_measured_again_and_the_others_stay(tmp_path):
