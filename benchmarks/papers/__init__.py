@@ -17,8 +17,8 @@ runs them.
 ``page``
     Plots, tables and verdicts as a page.
 
-An experiment has a ``TITLE``; ``PAPER``, the comparison and claim of the paper; and ``run(work)``,
-which returns a `harness.Report`.
+An experiment has a ``TITLE``; ``PAPER``, the claim of the paper; ``run(work)``, which returns a
+`harness.Report`; and ``judge(report)``, which returns the verdicts.
 """
 
 #: The modules of the experiments, in the order of running and display.

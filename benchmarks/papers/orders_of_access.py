@@ -107,4 +107,4 @@ def beside_hdf5(charts: Sequence[Chart]) -> str:
     if not charts[0].has(HDF5):
         return ""
     warm, cold = (span(chart.ratio(OURS, HDF5)) for chart in charts)
-    return f" Of the time of HDF5, they take {warm} from the page cache, and {cold} from the disk."
+    return f" Of HDF5's time they take {warm}, and {cold} from the disk."

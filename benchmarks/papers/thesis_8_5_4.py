@@ -10,7 +10,7 @@ import numpy as np
 from extarray.apps.matrix_product import multiply
 
 from . import sessions
-from .harness import Report, Work, generator, nbytes_of
+from .harness import Report, Verdict, Work, generator, nbytes_of
 
 TITLE = "Thesis, figure 8.5.4: matrix product with growing factors"
 PAPER = (
@@ -71,3 +71,7 @@ def run(work: Work) -> Report:
     work.need(4 * nbytes_of((n, n), 32), 2 * 5 * nbytes_of((n, n), 1))
     names = (sessions.OURS, sessions.OURS_MPI_IO, sessions.FILE, sessions.HDF5, sessions.APPS)
     return sessions.report(work, __name__, "rows and columns", names)
+
+
+def judge(report: Report) -> list[Verdict]:
+    return sessions.judge(report)

@@ -10,7 +10,7 @@ import numpy as np
 from extarray.apps.lennard_jones import System
 
 from . import sessions
-from .harness import Report, Work, generator, nbytes_of
+from .harness import Report, Verdict, Work, generator, nbytes_of
 
 TITLE = "Thesis, figure 8.5.5: Lennard-Jones molecular dynamics with a growing matrix of forces"
 PAPER = (
@@ -60,3 +60,7 @@ def run(work: Work) -> Report:
     work.need(2 * one, 2 * one)  # a file and its larger copy; in memory, to compare
     names = (sessions.OURS, sessions.OURS_MPI_IO, sessions.FILE)
     return sessions.report(work, __name__, "particles", names)
+
+
+def judge(report: Report) -> list[Verdict]:
+    return sessions.judge(report)

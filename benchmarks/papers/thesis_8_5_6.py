@@ -10,7 +10,7 @@ import numpy as np
 from extarray.apps.lattice_boltzmann import WEIGHTS, Cavity
 
 from . import sessions
-from .harness import Report, Work, nbytes_of
+from .harness import Report, Verdict, Work, nbytes_of
 
 TITLE = "Thesis, figure 8.5.6: Lattice-Boltzmann flow in a cavity on a growing grid"
 PAPER = (
@@ -57,3 +57,7 @@ def run(work: Work) -> Report:
     work.need(3 * one, 3 * one)  # two files and a larger copy of one; in memory, to compare
     names = (sessions.OURS, sessions.OURS_MPI_IO, sessions.FILE)
     return sessions.report(work, __name__, "nodes a side", names)
+
+
+def judge(report: Report) -> list[Verdict]:
+    return sessions.judge(report)
