@@ -60,6 +60,9 @@ BASES = ("extarray", OURS_MEMORY, ELEMENTS_MEMORY, "tables (extarray)", "the cub
 #: With more places along a named axis, a table has the first, the middle and the last one.
 ROWS = 4
 
+#: A page tells a load above this.
+BUSY = 2.0
+
 #: The page of the claims.
 INDEX = "index.md"
 
@@ -114,7 +117,7 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    across = 3 if len(charts) == 3 else min(len(charts), 2)
+    across = min(len(charts), 2)
     down = -(-len(charts) // across)
     names = list(dict.fromkeys(name for chart in charts for name in chart.lines))
     styles = styles_of(names)
@@ -125,15 +128,13 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
         handles: dict[str, Any] = {}
         for place, chart in zip(places, charts, strict=False):
             handles |= _plot(place, chart, styles)
-        for place in places[len(charts) :]:
-            place.remove()
-        figure.legend(
-            [handles[name] for name in names if name in handles],
-            [name for name in names if name in handles],
-            loc="outside lower center",
-            ncols=4,
-            fontsize=8,
-        )
+        known = [name for name in names if name in handles]
+        lines = [handles[name] for name in known]
+        if len(charts) < len(places):  # the last place is free
+            places[-1].set_axis_off()
+            places[-1].legend(lines, known, loc="center")
+        else:
+            figure.legend(lines, known, loc="outside lower center", ncols=4, fontsize=8)
         figure.savefig(text, format="svg", metadata={"Date": None})
 
     # A tenth of a point is fine enough, and saves half of the bytes.
@@ -227,6 +228,8 @@ def page(name: str, report: Report, link: str) -> list[str]:
         lines += [f"![{about}]({link}/{name}.svg)", "", *table(report.charts[0]), ""]
     for note in report.notes:
         lines += [note, ""]
+    if report.load > BUSY:
+        lines += [f"The load was {report.load:.0f}: compare with care.", ""]
     return lines
 
 

@@ -24,7 +24,7 @@ def judge(report: Report) -> list[Verdict]:
         for name in charts[0].lines
     }
     said = ", ".join(f"{name} {warm:.1f} ({cold:.1f})" for name, (warm, cold) in rises.items())
-    why = f"From the first axis to the worst the time rises, warm (cold), so many-fold: {said}."
+    why = f"Time along the worst axis over the first one, warm (cold): {said}."
     why += orders_of_access.beside_hdf5(charts)
     holds = [
         found
