@@ -19,6 +19,7 @@ MEMORY = "NumPy, in memory"
 def measure(work: Work, shape: tuple[int, int, int], classes: int) -> Report:
     """Run the three methods on a synthetic scene in our files, in HDF5 and in memory."""
     work.need(*room(shape, classes))
+    work.note(f"Made: {' x '.join(map(str, shape))}, {classes} classes.")
     scene = made(*shape, classes)
     chunks = (32, 32, shape[2])
     with ExitStack() as stack:

@@ -77,6 +77,7 @@ def close(opened: Any) -> None:
 def compare(work: Work, ndim: int) -> list[Chart]:
     """Chart times of a scan across each axis, from the page cache and from the disk."""
     work.need(3 * nbytes_of((work.choose(SIDES)[ndim],) * ndim, side(ndim)))
+    work.note(f"Here: {work.choose(SIDES)[ndim]}^{ndim} doubles.")
     folder = work.new()
     opening = make(work, ndim, folder)
     warm, cold = [], []

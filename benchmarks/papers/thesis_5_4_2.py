@@ -42,6 +42,7 @@ def run(work: Work) -> Report:
     charts = []
     sizes = work.choose(SIZES).items()
     work.need(max(len(ORDERS) * nbytes_of((side,) * k, chunk) for k, (side, chunk) in sizes))
+    work.note(f"Here: {' and '.join(f'{side}^{k}' for k, (side, _) in sizes)} doubles.")
     for ndim in (2, 3):
         side, chunk = work.choose(SIZES)[ndim]
         loads = list(kinds(side, chunk, ndim, work.choose(COUNT)))

@@ -16,6 +16,7 @@ RANKS = {"tiny": (1, 2), "small": (1, 2, 4), "full": (1, 2, 4)}
 def measured(work: Work) -> dict[int, dict[str, float]]:
     *shape, classes = work.choose(SIZES)
     work.need(*room(tuple(shape), classes))
+    work.note(f"Here: {' x '.join(map(str, shape))}, {classes} classes.")
     rounds = 1 if work.scale == "tiny" else 2
     return {
         n: on_ranks(work.folder.parent, tuple(shape), classes, n, rounds)
