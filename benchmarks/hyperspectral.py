@@ -318,7 +318,7 @@ def beside_published(members: dict[str, np.ndarray], known: np.ndarray) -> None:
             print(f"|{name}|{'|'.join(cells)}|")
     print(
         "\nAn angle near a radian is that of another material: their PPI and N-FINDR missed some. "
-        "What can be compared is VCA.\n"
+        "Only VCA can be compared.\n"
     )
 
 

@@ -9,14 +9,16 @@ runs them.
     Reports of experiments, and the timing of candidates.
 ``candidates``
     The stores of the arrays: ours, conventional ones, HDF5, netCDF, zarr.
-``histories``, ``static_access``, ``orders_of_access``, ``ranks``, ``stages``, ``conversions``,
-``spectral``, ``endmember_tables``, ``accuracies``
+``histories``, ``static_access``, ``orders_of_access``, ``ranks``, ``conversions``, ``spectral``,
+``endmember_tables``, ``accuracies``
     Code that several experiments share.
+``sessions``, ``outside``
+    A parallel program, and the program outside that grows its arrays meanwhile.
 ``page``
     Plots, tables and verdicts as a page.
 
-An experiment has a ``TITLE``; ``PAPER``, the comparison and claim of the paper; and ``run(work)``,
-which returns a `harness.Report`.
+An experiment has a ``TITLE``; ``PAPER``, the claim of the paper; ``run(work)``, which returns a
+`harness.Report`; and ``judge(report)``, which returns the verdicts.
 """
 
 #: The modules of the experiments, in the order of running and display.

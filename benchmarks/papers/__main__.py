@@ -27,7 +27,7 @@ from ..compare import file_system, processor
 from ..sizes import Unsupported
 from . import EXPERIMENTS
 from .harness import GIB, NOISE, SCALES, Report, Work
-from .page import INDEX, load, short, write
+from .page import INDEX, RESULTS, load, rejudged, short, write
 
 NOT_MEASURED = "Not measured: "
 
@@ -41,25 +41,35 @@ def measure(experiment: ModuleType, options: argparse.Namespace, parent: Path) -
     return replace(report, notes=[*report.notes, *work.notes])
 
 
-def described(scale: str, folder: Path, busy: float, reports: Mapping[str, Report]) -> list[str]:
-    """Return the head of the first page: the facts on which figures depend."""
-    minutes = sum(report.seconds for report in reports.values()) / 60
+def machine(folder: Path) -> str:
+    """Return the facts of this machine on which figures depend."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
+    return (
+        f"{os.cpu_count()} cores of {processor()}, {memory:.0f} GiB of memory, "
+        f"{file_system(folder)}, Python {sys.version.split()[0]}"
+    )
+
+
+def described(reports: Mapping[str, Report], figures: str) -> list[str]:
+    """Return the head of the first page; `figures` is the link to those of all pages."""
+    scales, machines = (
+        dict.fromkeys(getattr(report, name) for report in reports.values())
+        for name in ("scale", "machine")
+    )
+    loads = [report.load for report in reports.values()]
+    minutes = sum(report.seconds for report in reports.values()) / 60
     what = (
-        "The experiments of the works on extendible arrays, with extarray in place of theirs, "
-        "beside what they were compared with. `python -m "
-        f"benchmarks.papers --scale {scale}` measures, draws, judges, and writes these pages; "
-        f"behind it, names such as `{next(iter(reports))}` run these experiments alone."
+        "`python -m benchmarks.papers` repeats the experiments of the works on extendible arrays, "
+        f"judges their claims by the figures, and writes these pages ([all figures]({figures}))."
     )
     where = (
-        f"Measured on {os.cpu_count()} cores of {processor()}, {memory:.0f} GiB of memory, "
-        f"{file_system(folder)}, Python {sys.version.split()[0]}, in {minutes:.0f} minutes; when "
-        f"it began, the load was {busy:.1f}. Compare the lines of a plot with each other; trust "
-        "neither absolute times nor the second digit of a ratio. Candidates take turns, and the "
-        "least time of each counts. Unless it is said, the page cache is warm; nothing calls "
-        "fsync, nothing is compressed, and each has one thread. A comparison decides a claim if "
-        f"it is {NOISE:.0%} clear of its bound. A claim about programs, or numbers of processes, "
-        "that are not here is not measured, whatever the others show."
+        f"Measured at scale {', '.join(scales)} on {'; '.join(machines)}, in {minutes:.0f} "
+        f"minutes, at a load of {min(loads):.1f} to {max(loads):.1f}. Candidates take turns, and "
+        "the least time of each counts; trust neither absolute times nor the second digit of a "
+        "ratio. Unless it is said, the page cache is warm, nothing calls fsync or compresses, and "
+        f"each has one thread. A comparison decides if it is {NOISE:.0%} clear of "
+        "its bound; a claim about programs or numbers of processes that are not here is not "
+        "measured."
     )
     head = ["# The papers' experiments, run again", "", what, "", where]
     left = [
@@ -85,7 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--data", type=Path, help="folder of scenes, as for benchmarks.hyperspectral")
     add("--pages", type=Path, default=Path("papers"), help="their folder (default: %(default)s)")
     add("--pictures", type=Path, help="their folder (default: pictures in that of the pages)")
-    add("--draw", action="store_true", help="measure nothing: draw and write from the figures")
+    add(
+        "--draw",
+        action="store_true",
+        help="measure nothing: judge and write from the figures",
+    )
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.only) - set(EXPERIMENTS))
     if unknown:
@@ -96,20 +110,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parent = options.folder or Path(tempfile.gettempdir())
     pages = options.pages.resolve()
     pictures = (options.pictures or pages / "pictures").resolve()
+    figures = Path(os.path.relpath(pictures / RESULTS, pages)).as_posix()
     names = [name for name in EXPERIMENTS if not options.only or name in options.only]
     reports = load(pictures) if options.only or options.draw else {}
     if options.draw:
-        head = (pages / INDEX).read_text(encoding="utf-8").partition("\n\nOf ")[0]
-        write(pages, pictures, head.splitlines(), reports)
+        reports = {name: rejudged(name, report) for name, report in reports.items()}
+        write(pages, pictures, described(reports, figures), reports)
         return 0
     drawn: set[str] = set()
-    failed, busy = False, os.getloadavg()[0]
+    failed, here = False, machine(parent)
     for number, name in enumerate(names, 1):
         experiment = importlib.import_module(f"{__package__}.{name}")
         print(f"[{number:2}/{len(names)}] {experiment.TITLE} ... ", end="", flush=True)
-        start = time.monotonic()
+        start, busy = time.monotonic(), os.getloadavg()[0]
         try:
-            report = measure(experiment, options, parent)
+            report = rejudged(name, measure(experiment, options, parent))
         except Unsupported as error:
             report = Report(notes=[f"{NOT_MEASURED}{error}."])
             print(f"not measured: {error}; ", end="")
@@ -117,10 +132,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
             report = Report(notes=[f"It failed: {error}"])
             failed = True
-        reports[name] = replace(report, scale=options.scale, seconds=time.monotonic() - start)
+        took = time.monotonic() - start
+        reports[name] = replace(report, scale=options.scale, seconds=took, load=busy, machine=here)
         print(f"{reports[name].seconds:.1f} s", flush=True)
-        head = described(options.scale, parent, busy, reports)
-        write(pages, pictures, head, reports, drawn - {name})
+        write(pages, pictures, described(reports, figures), reports, drawn - {name})
         drawn.update(reports)
     print(f"{pages / INDEX} ({sum(reports[name].seconds for name in names) / 60:.1f} minutes)")
     return int(failed)

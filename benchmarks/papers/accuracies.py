@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,30 +55,39 @@ def printed(data: Path, full: bool) -> dict[str, Section]:
     return sections(done.stdout)
 
 
-def judged(found: dict[str, Section], names: Iterable[str]) -> Verdict:
-    """Return the verdict on claim 22 from some scenes."""
-    said, held = [], []
-    for name in names:
-        section = found[name]
+def judge(report: Report) -> list[Verdict]:
+    """Judge claim 22 by the scenes of a report; without them, by its own scene."""
+    found = {name: sections(f"## {text}")[name] for name, text in report.facts["scenes"].items()}
+    best, said = [], []
+    for name, section in found.items():
         angles = {method: section.value(method, 3) for method in METHODS}
-        right = {
-            method: section.value(method, 0)
-            for method in METHODS
-            if section.rows[method][0] != "–"  # no pixel is labelled
-        }
-        best = right or {method: -angle for method, angle in angles.items()}
-        held += [best["AMEE"] > best["PPI"], best["PPI"] > best["N-FINDR"]]
-        told = ", ".join(f"{method} {value:.1f}" for method, value in right.items())
-        degrees = ", ".join(f"{method} {value:.1f}" for method, value in angles.items())
-        said.append(f"{name}: {f'{told} % of the pixels right, ' * bool(told)}angles of {degrees}°")
-    return verdict(22, held, "; ".join(said) + ".")
+        right = pixels(section)
+        best.append(right or {method: -angle for method, angle in angles.items()})
+        told = ", ".join(f"{method} {value:.0f} %" for method, value in right.items())
+        said.append(f"{name}: {told}")
+    if not found:
+        right = dict(zip(METHODS, report.charts[0].lines["pixels"], strict=True))
+        best.append(right)
+        said.append(f"none: {', '.join(f'{m} {value:.0f} %' for m, value in right.items())}")
+    held = [x for one in best for x in (one["AMEE"] > one["PPI"], one["PPI"] > one["N-FINDR"])]
+    if len(best) == 1:
+        return [verdict(22, held, f"Pixels right in the layout of {said[0]}.")]
+    firsts = sum(one["AMEE"] == max(one.values()) for one in best)
+    why = f"AMEE is first on {firsts} of {len(best)} scenes; without labels, angles decide."
+    return [verdict(22, held, why)]
 
 
-def added(work: Work, report: Report, name: str) -> Report:
-    """Return a report with the tables of a scene, if it has data, and the verdict from them."""
+def pixels(section: Section) -> dict[str, float]:
+    """Return the right pixels of each method, %; empty if no pixel is labelled."""
+    return {
+        method: section.value(method, 0) for method in METHODS if section.rows[method][0] != "–"
+    }
+
+
+def added(work: Work, report: Report, names: Iterable[str]) -> Report:
+    """Return a report with the tables of scenes as facts, if there are data."""
     if work.data is None:
-        work.note("With --data the tables of the scene's own layout stand here as well.")
-        return report
+        work.note("With --data the scene's own layout counts as well.")
+        return replace(report, facts={"scenes": {}})
     found = printed(work.data, work.scale == "full")
-    kept = [one for one in report.verdicts if one.claim != 22]
-    return Report(report.charts, [*kept, judged(found, [name])], [*report.notes, found[name].text])
+    return replace(report, facts={"scenes": {name: found[name].text for name in names}})

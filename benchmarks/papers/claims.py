@@ -4,7 +4,7 @@ from __future__ import annotations
 
 CLAIMS = {
     1: "Random access to an array that does not grow costs more than to a conventional one, "
-    "and the more the more axes there are.",
+    "and more with more axes.",
     2: "Growth makes extendible arrays far cheaper in memory.",
     3: "On disk they are orders of magnitude cheaper than HDF5.",
     4: "Growth by chunks is cheaper than growth element by element.",

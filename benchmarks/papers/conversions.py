@@ -19,13 +19,14 @@ import extarray as xa
 
 from .. import accesses
 from ..sizes import Unsupported
-from .harness import Chart, Report, Work, below, seconds, span, verdict
+from .harness import Chart, Report, Verdict, Work, below, seconds, span, verdict
 
 SIDES = {"tiny": 64, "small": 2048, "full": 65_536}
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("skewed", "conversion", "aligned")
 #: The memory of a rank, as a part of the array.
 SHARES = {"an eighth": 8, "half": 2}
+SQUARES = "square chunks, never converted"
 
 
 @functools.cache
@@ -71,17 +72,20 @@ def squares(work: Work, side: int, shapes: list[tuple[int, int]]) -> list[float]
     return [float(found[str(shape)]) for shape in shapes]
 
 
-def break_even(rows: list[accesses.Row]) -> str:
-    """Return from which block on one read takes longer than conversion and aligned read."""
-    for number, row in enumerate(rows):
-        if all(r.skewed > r.conversion + r.aligned for r in rows[number:]):
-            return f"from {row.shape[0]} x {row.shape[1]} on"
-    return "for no block"
+def break_even(chart: Chart) -> str | None:
+    """Return the block from which on one read takes longer than conversion and aligned read."""
+    skewed, conversion, aligned = (np.asarray(chart.lines[kind]) for kind in KINDS)
+    pays = skewed > conversion + aligned
+    for number, block in enumerate(chart.xs):
+        if pays[number:].all():
+            return block
+    return None
 
 
 def report(work: Work, side: int, ranks: Sequence[int], with_squares: bool = False) -> Report:
     """Tables 2 to 4: a chart for each number of ranks and memory, and verdicts on the claims."""
     work.need(2 * 8 * side**2)
+    work.note(f"Here: {side} x {side} doubles.")
     found = {
         f"{n} rank{'s' * (n > 1)}, {words} in memory": measure(
             work.scale, work.folder.parent, n, side, part
@@ -90,34 +94,37 @@ def report(work: Work, side: int, ranks: Sequence[int], with_squares: bool = Fal
         for words, part in SHARES.items()
     }
     charts = [chart(rows, title) for title, rows in found.items()]
-    spread = [_spread(row.conversion for row in rows) for rows in found.values()]
-    aligned = [_spread(row.aligned for row in rows) for rows in found.values()]
-    said = "; ".join(f"{break_even(rows)} with {title}" for title, rows in found.items())
-    pays = [break_even(rows) != "for no block" for rows in found.values()]
-    skew = [max(row.skewed for row in rows) / rows[0].skewed for rows in found.values()]
-    why = (
-        f"One read repays its conversion {said}. The most skewed read takes {span(skew)} times as "
-        f"long as the nearest, aligned ones differ {span(aligned)}-fold."
-    )
     if with_squares:
         square = squares(work, side, [row.shape for row in next(iter(found.values()))])
-        charts[0].lines["square chunks, never converted"] = square
-        why += (
-            " From square chunks, never converted, reads of all blocks differ "
-            f"{_spread(square):.1f}-fold."
-        )
-    return Report(
-        charts,
-        [
-            verdict(
-                18,
-                below(spread, 1.6),
-                f"Conversions differ {span(spread)}-fold between blocks, with an eighth or half "
-                "of the array in the memory of each rank.",
-            ),
-            verdict(19, pays, why),
-        ],
+        charts[0].lines[SQUARES] = square
+    return Report(charts)
+
+
+def judge(report: Report) -> list[Verdict]:
+    """Judge claims 18 and 19."""
+    spread = [_spread(chart.lines["conversion"]) for chart in report.charts]
+    aligned = [_spread(chart.lines["aligned"]) for chart in report.charts]
+    skew = [max(line) / line[0] for line in (chart.lines["skewed"] for chart in report.charts)]
+    pays = {chart.title: break_even(chart) for chart in report.charts}
+    said = "; ".join(f"from {block} on ({title})" for title, block in pays.items() if block)
+    if said and not all(pays.values()):
+        said += "; for no other"
+    why = (
+        f"One read repays its conversion {said or 'for no block'}. The most skewed read takes "
+        f"{span(skew)} times as long as the nearest; aligned ones differ {span(aligned)}-fold."
     )
+    if report.charts[0].has(SQUARES):
+        never = _spread(report.charts[0].lines[SQUARES])
+        why += f" From square chunks, never converted, reads differ {never:.1f}-fold."
+    return [
+        verdict(
+            18,
+            below(spread, 1.6),
+            f"Conversions differ {span(spread)}-fold between blocks, with an eighth or half of "
+            "the array in the memory of a rank.",
+        ),
+        verdict(19, [block is not None for block in pays.values()], why),
+    ]
 
 
 def _spread(values: Iterable[float]) -> float:

@@ -56,13 +56,19 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Report:
-    """The findings of an experiment, their scale, and its running time."""
+    """The findings of an experiment, with its scale, running time, load and machine.
+
+    `facts` are what the verdicts need beside the charts; pages do not show them.
+    """
 
     charts: Sequence[Chart] = ()
     verdicts: Sequence[Verdict] = ()
     notes: Sequence[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
     scale: str = ""
     seconds: float = 0.0
+    load: float = 0.0
+    machine: str = ""
 
 
 @dataclass
@@ -194,7 +200,7 @@ def columns(found: Sequence[Mapping[str, Any]], part: Any = ...) -> dict[str, li
 def span(values: Iterable[float], digits: int = 2) -> str:
     """Return the least and the greatest of some ratios, in words."""
     low, high = min(values := list(values)), max(values)
-    low, high = (f"{x:.{digits}g}" if x < 100 else f"{x:,.0f}" for x in (low, high))
+    low, high = (f"{x:#.{digits}g}".rstrip(".") if x < 100 else f"{x:,.0f}" for x in (low, high))
     return low if low == high else f"{low} to {high}"
 
 

@@ -95,7 +95,7 @@ def living(
 
 def compare(work: Work, names: Sequence[str], ranks: Sequence[int] = (2, 3, 4)) -> list[Chart]:
     """Chart growth with accesses in between by number of axes: all, and the accesses alone."""
-    found, sizes = [], []
+    found = []
     # Candidates that reorganise have the old array and the new one for a while.
     most = 2 * max(nbytes_of(History.of(work, ndim).final, side(ndim)) for ndim in ranks)
     files = [name for name in names if name not in IN_MEMORY]
@@ -103,11 +103,8 @@ def compare(work: Work, names: Sequence[str], ranks: Sequence[int] = (2, 3, 4)) 
     for ndim in ranks:
         history = History.of(work, ndim)
         found.append(work.least({name: living(work, name, history) for name in names}))
-        sizes.append(np.prod(history.final, dtype=float))
-    work.note(
-        "Elements at the end: " + ", ".join(f"{n:.2g}" for n in sizes) + ". Of the accesses, at "
-        "random places in the bounds of the moment, half read and half write."
-    )
+    sizes = (np.prod(History.of(work, ndim).final, dtype=float) for ndim in ranks)
+    work.note(f"Here: up to {', '.join(f'{n:,.0f}' for n in sizes)} elements.")
     return [
         Chart(title, "axes", list(ranks), "seconds", columns(found, part))
         for title, part in (("growth and accesses", ...), ("growth", 0), ("accesses", 1))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from . import conversions
-from .harness import Report, Work
+from .harness import Report, Verdict, Work
 
 TITLE = "Layout paper, table 2: reading across chunks or changing them first"
 PAPER = (
-    "32768 x 32768 doubles, row-major on the disk, read in blocks of 4 x 32768 to 4096 x 32 by "
-    "1 and 2 processes: skewed; converted first; aligned. Near-matching blocks are not worth a "
-    "conversion for one read, skewed ones are (one read paid from 512 x 256, with a tie at 256 "
-    "x 512); aligned reads cost the same for all blocks; a conversion hardly depends on the "
-    "block and takes one pass."
+    "32768 x 32768 doubles, stored by rows, on 1 and 2 processes: conversions cost alike for "
+    "all blocks, and one read pays for them from 512 x 256 on."
 )
 
 
 def run(work: Work) -> Report:
     side = work.choose(conversions.SIDES) // 2
     return conversions.report(work, side, (1, 2), with_squares=True)
+
+
+def judge(report: Report) -> list[Verdict]:
+    return conversions.judge(report)

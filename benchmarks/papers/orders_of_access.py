@@ -77,6 +77,7 @@ def close(opened: Any) -> None:
 def compare(work: Work, ndim: int) -> list[Chart]:
     """Chart times of a scan across each axis, from the page cache and from the disk."""
     work.need(3 * nbytes_of((work.choose(SIDES)[ndim],) * ndim, side(ndim)))
+    work.note(f"Here: {work.choose(SIDES)[ndim]}^{ndim} doubles.")
     folder = work.new()
     opening = make(work, ndim, folder)
     warm, cold = [], []
@@ -107,4 +108,4 @@ def beside_hdf5(charts: Sequence[Chart]) -> str:
     if not charts[0].has(HDF5):
         return ""
     warm, cold = (span(chart.ratio(OURS, HDF5)) for chart in charts)
-    return f" Of the time of HDF5, they take {warm} from the page cache, and {cold} from the disk."
+    return f" Of HDF5's time they take {warm}, and {cold} from the disk."

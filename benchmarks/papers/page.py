@@ -11,7 +11,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,15 @@ STYLES = {
     ZARR: (PALETTE[3], "p"),
 }
 
+#: Lines of ours, of which a table shows the others as multiples.
+BASES = ("extarray", OURS_MEMORY, ELEMENTS_MEMORY, "tables (extarray)", "the cube")
+
+#: With more places along a named axis, a table has the first, the middle and the last one.
+ROWS = 3
+
+#: A page tells a load above this.
+BUSY = 2.0
+
 #: The page of the claims.
 INDEX = "index.md"
 
@@ -62,24 +71,45 @@ RESULTS = "results.json"
 
 
 def unit_of(value: float) -> str:
-    """Return a number with three digits, without an exponent if possible."""
-    if value == 0 or 1e-2 <= abs(value) < 1e6:
-        digits = max(0, 2 - int(f"{value:e}".partition("e")[2]))
-        return f"{value:,.{digits}f}"
-    return f"{value:.2e}"
+    """Return a number with two digits, without an exponent if possible."""
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.1e}")
+    if 1e-4 <= abs(rounded) < 1e6:
+        digits = max(0, 1 - int(f"{rounded:e}".partition("e")[2]))
+        return f"{rounded:,.{digits}f}"
+    return f"{value:.1e}"
 
 
 def table(chart: Chart) -> list[str]:
-    """Return a chart's lines as a table, a row for each place of the axis."""
+    """Return a chart as a table of a few rows, first and last ones included, below its title.
+
+    Beside a line of ours, the others are multiples of it.
+    """
+    first, *others = chart.lines
+    base = chart.lines[first] if first in BASES and others else None
+
+    def cell(name: str, i: int) -> str:
+        value = chart.lines[name][i]
+        if value is None:
+            return "–"
+        if base is None or name == first:
+            return unit_of(value)
+        return "–" if base[i] is None else f"{unit_of(value / base[i])}×"
+
+    n = len(chart.xs)
+    shown = (
+        range(n) if n <= ROWS or not chart.x else sorted({round(k * (n - 1) / 2) for k in range(3)})
+    )
     rows = [
         [chart.x, *chart.lines],
-        ["---", *["---:"] * len(chart.lines)],
-        *(
-            [str(x), *("–" if y[i] is None else unit_of(y[i]) for y in chart.lines.values())]
-            for i, x in enumerate(chart.xs)
-        ),
+        *([str(chart.xs[i]), *(cell(name, i) for name in chart.lines)] for i in shown),
     ]
-    return [f"| {' | '.join(row)} |" for row in rows]
+    head, *body = (f"| {' | '.join(row)} |" for row in rows)
+    about = f"{chart.title[:1].upper()}{chart.title[1:]}, {chart.unit}"
+    if base is not None:
+        about += f"; ×: times {first}"
+    return [f"{about}:", "", head, f"|---|{'---:|' * len(chart.lines)}", *body]
 
 
 def draw(charts: Sequence[Chart], path: Path) -> None:
@@ -87,7 +117,7 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    across = 3 if len(charts) == 3 else min(len(charts), 2)
+    across = min(len(charts), 2)
     down = -(-len(charts) // across)
     names = list(dict.fromkeys(name for chart in charts for name in chart.lines))
     styles = styles_of(names)
@@ -98,15 +128,13 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
         handles: dict[str, Any] = {}
         for place, chart in zip(places, charts, strict=False):
             handles |= _plot(place, chart, styles)
-        for place in places[len(charts) :]:
-            place.remove()
-        figure.legend(
-            [handles[name] for name in names if name in handles],
-            [name for name in names if name in handles],
-            loc="outside lower center",
-            ncols=4,
-            fontsize=8,
-        )
+        known = [name for name in names if name in handles]
+        lines = [handles[name] for name in known]
+        if len(charts) < len(places):  # the last place is free
+            places[-1].set_axis_off()
+            places[-1].legend(lines, known, loc="center")
+        else:
+            figure.legend(lines, known, loc="outside lower center", ncols=4, fontsize=8)
         figure.savefig(text, format="svg", metadata={"Date": None})
 
     # A tenth of a point is fine enough, and saves half of the bytes.
@@ -196,32 +224,40 @@ def page(name: str, report: Report, link: str) -> list[str]:
     for found in report.verdicts:
         lines += [f"**Claim {found.claim}: {found.holds}.** {found.why}", ""]
     if report.charts:
-        lines += [f"![{title(name)}]({link}/{name}.svg)", ""]
-    for chart in report.charts:
-        about = f"{chart.title[:1].upper()}{chart.title[1:]}, {chart.unit}:"
-        lines += [about, "", *table(chart), ""]
+        about = "; ".join(dict.fromkeys(chart.title for chart in report.charts))
+        lines += [f"![{about}]({link}/{name}.svg)", "", *table(report.charts[0]), ""]
     for note in report.notes:
         lines += [note, ""]
+    if report.load > BUSY:
+        lines += [f"The load was {report.load:.0f}: compare with care.", ""]
     return lines
 
 
 def judged(reports: Mapping[str, Report]) -> list[str]:
     """Return the table of all claims."""
-    rows = ["| | claim | holds | where |", "| --- | --- | --- | --- |"]
+    rows = ["| | claim | holds | where |", "|---|---|---|---|"]
     for number, claim in CLAIMS.items():
         found = found_for(number, reports)
-        links = dict.fromkeys(f"[{short(name)}]({name}.md)" for name, _ in found)
+        links = dict.fromkeys(f"[{brief(name)}]({name}.md)" for name, _ in found)
         holds = joined([holds for _, holds in found])
         rows.append(f"| {number} | {claim} | {holds} | {', '.join(links) or '–'} |")
     return rows
+
+
+def rejudged(name: str, report: Report) -> Report:
+    """Return a report with the verdicts that its figures give."""
+    if not report.charts:
+        return report
+    experiment = importlib.import_module(f"{__package__}.{name}")
+    return replace(report, verdicts=experiment.judge(report))
 
 
 def counted(reports: Mapping[str, Report]) -> str:
     """Return how many claims hold, in a sentence."""
     found = Counter(joined([h for _, h in found_for(n, reports)]) for n in CLAIMS)
     return (
-        f"Of {len(CLAIMS)} claims {found['yes']} hold, {found['in part']} in part, and "
-        f"{found['no']} do not; {found['undecided']} differ by less than the noise, and "
+        f"Of {len(CLAIMS)} claims {found['yes']} hold, {found['in part']} in part, "
+        f"{found['no']} do not; {found['undecided']} are within the noise, and "
         f"{found['not measured']} need what is not here."
     )
 
@@ -239,6 +275,12 @@ def found_for(number: int, reports: Mapping[str, Report]) -> list[tuple[str, Hol
 def short(name: str) -> str:
     """Return the title of an experiment without its subject."""
     return title(name).partition(":")[0]
+
+
+def brief(name: str) -> str:
+    """Return the figure, the table or the claim of an experiment, in few words."""
+    found = short(name).replace("Thesis, ", "").replace(" paper,", "")
+    return found[:1].upper() + found[1:]
 
 
 def joined(found: Sequence[Holds]) -> Holds:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -66,6 +65,7 @@ def measure(kind: str, scale: str, folder: Path) -> Measured:
 
 def zones(work: Work) -> Measured:
     work.need(len(NAMES) * SCALES[work.scale].nbytes)
+    work.note(f"Here: {SCALES[work.scale].shape[0]}^3 doubles.")
     return _noted(work, measure("zones", work.scale, work.folder.parent))
 
 
@@ -82,8 +82,6 @@ def _noted(work: Work, found: Measured) -> Measured:
     missing = [line.partition(":")[0] for line in found.told if "not found" in line]
     if missing:
         work.note(f"Not installed here: {', '.join(NAMES.get(name, name) for name in missing)}.")
-    if max(found.tables) > (os.cpu_count() or 1):
-        work.note(f"There are {os.cpu_count()} processors: more ranks than that share them.")
     return found
 
 

@@ -14,6 +14,7 @@ import extarray as xa
 from .harness import (
     Chart,
     Report,
+    Verdict,
     Work,
     above,
     below,
@@ -22,15 +23,14 @@ from .harness import (
     every,
     generator,
     nbytes_of,
+    span,
     verdict,
 )
 
 TITLE = "Thesis, figure 5.4.2: orders of the elements in a chunk"
 PAPER = (
-    "Random accesses, interleaved with growths, to arrays of 2 and 3 dimensions whose chunks "
-    "are in row-major order or along the Hilbert curve. Row-major won, the more so in 3 "
-    "dimensions. The Morton curve is named, and was not measured; neighbourhoods are what "
-    "curves are praised for."
+    "Random accesses between growths: row-major order in chunks won against the Hilbert "
+    "curve, the more so in 3 dimensions."
 )
 ORDERS = {"C": "row-major", "F": "column-major", "Z": "Morton", "H": "Hilbert"}
 SIZES = {"tiny": {2: (64, 16), 3: (16, 4)}, "small": {2: (1024, 64), 3: (128, 16)}}
@@ -42,6 +42,7 @@ def run(work: Work) -> Report:
     charts = []
     sizes = work.choose(SIZES).items()
     work.need(max(len(ORDERS) * nbytes_of((side,) * k, chunk) for k, (side, chunk) in sizes))
+    work.note(f"Here: {' and '.join(f'{side}^{k}' for k, (side, _) in sizes)} doubles.")
     for ndim in (2, 3):
         side, chunk = work.choose(SIZES)[ndim]
         loads = list(kinds(side, chunk, ndim, work.choose(COUNT)))
@@ -61,17 +62,19 @@ def run(work: Work) -> Report:
         work.clear()
         names = [name for name, _ in loads]
         charts.append(Chart(f"{ndim} axes", "read", names, "µs a read", columns(found)))
-    random = [chart.ratio("Hilbert", "row-major")[0] for chart in charts]
-    around = [chart.ratio("Hilbert", "row-major")[1:3] for chart in charts]
+    return Report(charts)
+
+
+def judge(report: Report) -> list[Verdict]:
+    random, *_ = zip(*(chart.ratio("Hilbert", "row-major") for chart in report.charts), strict=True)
+    around = [chart.ratio("Hilbert", "row-major")[1:3] for chart in report.charts]
     why = (
-        f"A single element takes the Hilbert curve {random[0]:.2f} (2 axes) and {random[1]:.2f} "
-        "(3 axes) times as long as row-major order; neighbourhoods take it "
-        f"{min(map(min, around)):.2f} to {max(map(max, around)):.2f} times as long. In the page "
-        "cache a box along a curve is moved element by element, in row-major order in runs; "
-        "curves save pages, which counts where each page comes from a disk."
+        f"The Hilbert curve takes {span(random)} times as long as row-major order for an element, "
+        f"{span(np.concatenate(around))} times for a neighbourhood: in the page cache runs are "
+        "moved at once, and curves save pages of a disk alone."
     )
     better = every([found for some in around for found in below(some)])
-    return Report(charts, [verdict(10, [every(above(random)), better], why)])
+    return [verdict(10, [every(above(random)), better], why)]
 
 
 def grown(path: Path, order: str, side: int, chunk: int, ndim: int) -> xa.ExtArray:

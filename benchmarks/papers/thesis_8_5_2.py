@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from . import ranks
-from .harness import Report, Work, unmeasured
+from .harness import Report, Verdict, Work, unmeasured
 
 TITLE = "Thesis, figure 8.5.2: transfer rate of parallel writes"
-PAPER = "As figure 8.5.1, with writes, of which the figures are lost, too."
+PAPER = "As figure 8.5.1, for writes, which beat reads as processes rise; the figures are lost."
 
 
 def run(work: Work) -> Report:
     found = ranks.zones(work)
-    charts = ranks.rates(work, found, "write")
     reads, _ = ranks.rates(work, found, "read")
-    writes = charts[0]
-    names = [name for name in writes.lines if reads.has(name) and name != "pread and pwrite"]
-    last = {name: writes.lines[name][-1] / reads.lines[name][-1] for name in names}
-    each = "; ".join(f"{name} {ratio:.2f}" for name, ratio in last.items())
-    why = (
-        f"On {writes.xs[-1]} ranks writes have these parts of the rate of reads: {each}. The "
-        "files are in the page cache: a cluster's file servers, which made the difference, "
-        "are not here."
+    last = {name: line[-1] for name, line in reads.lines.items()}
+    return Report(ranks.rates(work, found, "write"), facts={"reads": last})
+
+
+def judge(report: Report) -> list[Verdict]:
+    writes, reads = report.charts[0], report.facts["reads"]
+    said = ", ".join(
+        f"{name} {line[-1] / reads[name]:.2f}"
+        for name, line in writes.lines.items()
+        if name in reads and name != "pread and pwrite"
     )
-    return Report(charts, [unmeasured(14, f"{writes.xs[-1]} ranks are not many.", why)])
+    why = f"Aligned, over the rate of reads: {said}. A cluster's file servers are not here."
+    return [unmeasured(14, f"{writes.xs[-1]} ranks are not many.", why)]

@@ -2,63 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from extarray.apps.lennard_jones import System, pair_forces
+from extarray.apps.lennard_jones import System
 
-from .candidates import make
-from .harness import Report, Work, generator, nbytes_of
-from .stages import NAMES, Storage, increments, report, timed
+from . import sessions
+from .harness import Report, Verdict, Work, generator, nbytes_of
 
 TITLE = "Thesis, figure 8.5.5: Lennard-Jones molecular dynamics with a growing matrix of forces"
 PAPER = (
-    "The matrix of the forces between 500 to 16000 particles grows during the computation: "
-    "PEXTA beside parallel HDF5 and DRA; no figures survive, nor cut-off, density and time "
-    "step. (By `extarray.apps.lennard_jones`, one process, the storage exchanged.)"
+    "PEXTA beside parallel HDF5 and DRA, 500 to 16000 particles, while a program outside extends "
+    "the matrix of their forces; no figures survive."
 )
-CHECKED = "The forces on two particles are compared with NumPy's at every bound."
+STEPS = 3
 SIZES = {
-    "tiny": [10, 20],
-    "small": [100, 200, 300, 400],
+    "tiny": [10, 20, 30],
+    "small": [200, 400, 600, 800, 1000],
     "full": [500, 1000, 2000, 4000, 8000, 12_000, 14_000, 16_000],
 }
-STEPS = 3
+CHUNKS = {"forces": (32, 32, 3)}
 
 
-def stored(work: Work, name: str) -> Callable[[], np.ndarray]:
-    sizes = work.choose(SIZES)
-    side = round(sizes[-1] ** (1 / 3)) + 1
-    grid = np.stack(np.meshgrid(*[np.arange(float(side))] * 3), -1).reshape(-1, 3)
-    places = 1.1 * grid + generator().normal(0, 0.01, grid.shape)
+class Application(sessions.Application):
+    """`extarray.apps.lennard_jones`; each rank writes its rows of the matrix at each step."""
 
-    def run() -> np.ndarray:
-        forces = Storage(make(name, work.new(), (sizes[0], sizes[0], 3), (32, 32, 3)))
-        try:
-            return timed([forces], stages(forces))
-        finally:
-            forces.peer.close()
-            work.clear()
+    GROWN = ("forces",)
+    CHUNKS = CHUNKS
+    SIZES = SIZES
 
-    def stages(forces: Any) -> Iterator[None]:
-        rng = generator(2)
-        system = System(forces, positions=places[: sizes[0]])
-        for n in sizes:
-            for by in increments(len(system.positions), n, rng):
-                old = len(system.positions)
-                system.add(places[old : old + by])
-            system.run(STEPS, 0.001)
-            yield
-            expected, _ = pair_forces(system.positions, slice(0, 2))
-            np.testing.assert_allclose(forces[0:2], expected)
+    def __init__(self, scale: str) -> None:
+        super().__init__(scale)
+        side = round(self.bounds[-1] ** (1 / 3)) + 1
+        grid = np.stack(np.meshgrid(*[np.arange(float(side))] * 3), -1).reshape(-1, 3)
+        self.places = 1.1 * grid + generator().normal(0, 0.01, grid.shape)
+        self.velocities = np.zeros((0, 3))
 
-    return run
+    def shape(self, name: str, bound: int) -> tuple[int, ...]:
+        return (bound, bound, 3)
+
+    def part(self, name: str, box: sessions.Box) -> Any:
+        return np.zeros([s.stop - s.start for s in box])
+
+    def session(self, arrays: Mapping[str, Any], bound: int) -> None:
+        speeds = np.zeros((bound, 3))
+        speeds[: len(self.velocities)] = self.velocities
+        system = System(arrays["forces"], positions=self.places[:bound], velocities=speeds)
+        system.run(STEPS, 0.001)
+        self.places[:bound], self.velocities = system.positions, system.velocities
 
 
 def run(work: Work) -> Report:
     n = work.choose(SIZES)[-1]
-    work.need(2 * nbytes_of((n, n, 3), (32, 32, 3)))  # the old one and the new one
-    runs = {name: stored(work, name) for name in NAMES}
-    return report(work, "particles", work.choose(SIZES), runs, "the dynamics", CHECKED)
+    one = nbytes_of((n, n, 3), (32, 32, 3))
+    work.need(2 * one, 2 * one)  # a file and its larger copy; in memory, to compare
+    names = (sessions.OURS, sessions.OURS_MPI_IO, sessions.FILE)
+    return sessions.report(work, __name__, "particles", names)
+
+
+def judge(report: Report) -> list[Verdict]:
+    return sessions.judge(report)

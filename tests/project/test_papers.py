@@ -17,12 +17,12 @@ from preload import preloaded
 # Last in the path: the tested extarray may be an installed one.
 sys.path.append(os.fspath(Path(__file__).resolve().parents[2]))
 
-from benchmarks.papers import EXPERIMENTS, page
-from benchmarks.papers.accuracies import judged as accuracies_judged
+from benchmarks.papers import EXPERIMENTS, accuracies, page
 from benchmarks.papers.accuracies import sections
 from benchmarks.papers.claims import CLAIMS
 from benchmarks.papers.harness import Chart, Report, Work, above, below, every, verdict
-from benchmarks.papers.page import PALETTE, draw, judged, load, styles_of, table, write
+from benchmarks.papers.outside import Program, boxes_of_growth
+from benchmarks.papers.page import PALETTE, draw, judged, load, rejudged, styles_of, table, write
 from benchmarks.sizes import Unsupported
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,6 +122,7 @@ def test_the_pages_of_the_documentation_show_every_experiment_and_claim():
     }
     assert {number: claim for number, (claim, _) in claims.items()} == CLAIMS
     assert {holds for _, holds in claims.values()} <= HOLDS
+    assert sum(len(path.read_text("utf-8").split()) for path in pages.glob("*.md")) <= 5500
     for name in EXPERIMENTS:
         shown = (pages / f"{name}.md").read_text(encoding="utf-8")
         assert shown.startswith(f"# {title(name)}\n")
@@ -135,7 +136,7 @@ def test_a_claim_is_judged_by_all_that_measures_it():
         EXPERIMENTS[1]: Report(verdicts=[verdict(1, False, ""), verdict(3, [False, False], "")]),
         EXPERIMENTS[2]: Report(notes=["It failed."]),
     }
-    first, second = (f"[{title(name).partition(':')[0]}]({name}.md)" for name in EXPERIMENTS[:2])
+    first, second = (f"[Figure 3.5.{n}](thesis_3_5_{n}.md)" for n in (1, 2))
     found = [row.split(" | ")[2:] for row in judged(reports)[2:6]]
     assert found == [
         ["in part", f"{first}, {second} |"],
@@ -151,6 +152,32 @@ def test_a_ratio_near_its_bound_decides_nothing():
     assert [every(x) for x in ([True], [True, None], [None, False])] == [True, None, False]
     found = [verdict(1, x, "").holds for x in ([None], [True, None], [False, None], [True])]
     assert found == ["undecided", "in part", "no", "yes"]
+
+
+def test_growth_is_cut_into_boxes_axis_by_axis():
+    found = list(boxes_of_growth((2, 3), (4, 4)))
+    assert found == [(0, (slice(2, 4), slice(0, 3))), (1, (slice(0, 4), slice(3, 4)))]
+    assert list(boxes_of_growth((2, 3), (2, 3))) == []
+
+
+@pytest.mark.parametrize("kind", ["Ours", "OneWriterHDF5", "Conventional"])
+def test_the_program_outside_grows_arrays_and_finds_wrong_elements(kind, tmp_path, monkeypatch):
+    if kind == "OneWriterHDF5":
+        pytest.importorskip("h5py")
+    if kind == "Conventional":
+        pytest.importorskip("fcntl")
+    program = Program()
+    program.make("benchmarks.papers.thesis_8_5_4", "tiny", kind, os.fspath(tmp_path))
+    assert program.grow(40) > 0
+    expected = program.application.expected(40)
+    c = expected["c"]
+    assert np.array_equal(program.arrays["a"].read(np.s_[:, :]), expected["a"])
+    monkeypatch.setattr(program.kind, "of_ranks", lambda path: c)
+    program.check(40)
+    c[3, 4] += 1e-3
+    with pytest.raises(AssertionError, match="c"):
+        program.check(40)
+    program.close()
 
 
 def test_one_experiment_is_measured_again_and_the_others_stay(tmp_path):
@@ -175,14 +202,35 @@ def test_scenes_are_told_apart_in_what_is_printed():
     assert list(found) == ["A", "B"]
     assert found["A"].value("PPI", 0) == 90.5 and found["A"].value("AMEE", 3) == 9.44
     assert "|PPI|1|2|" in found["A"].text and found["B"].rows == {"PPI": ["1"]}
-    judged_so = accuracies_judged(found, ["A"])
+    scenes = {"A": found["A"].text}
+    (judged_so,) = accuracies.judge(Report(facts={"scenes": scenes}))
     assert (judged_so.claim, judged_so.holds) == (22, "in part")
+    assert judged_so.why.endswith("layout of A: PPI 90 %, N-FINDR 99 %, AMEE 95 %.")
 
 
 def test_a_chart_becomes_a_table():
     chart = Chart("t", "x", [1, 2], "s", {"ours": [0.1234, 1234.5], "theirs": [None, 2e-7]})
-    assert table(chart)[2:] == ["| 1 | 0.123 | – |", "| 2 | 1,234 | 2.00e-07 |"]
+    assert table(chart)[0] == "T, s:"
+    assert table(chart)[4:] == ["| 1 | 0.12 | – |", "| 2 | 1,200 | 2.0e-07 |"]
     assert chart.ratio("ours", "theirs").tolist() == [1234.5 / 2e-7]
+
+
+def test_a_table_has_few_rows_and_multiples_of_our_times():
+    lines = {"extarray": [2.0, 2.0, 2.0, 2.0, 99.7], "HDF5": [1.0, 3.0, 5.0, None, 997.0]}
+    rows = table(Chart("times", "n", [1, 2, 3, 4, 5], "ms", lines))
+    assert rows[0] == "Times, ms; ×: times extarray:"
+    assert rows[4:] == ["| 1 | 2.0 | 0.50× |", "| 3 | 2.0 | 2.5× |", "| 5 | 100 | 10× |"]
+    parts = table(Chart("parts", "", list("abcde"), "ms", lines))
+    assert [row.split()[1] for row in parts[4:]] == list("abcde")
+
+
+def test_the_pages_of_the_documentation_follow_from_their_figures(subtests):
+    for name, report in load(ROOT / "docs" / "_static" / "papers").items():
+        with subtests.test(name):
+            assert rejudged(name, report).verdicts == report.verdicts
+            lines = page.page(name, report, "../_static/papers")
+            shown = (ROOT / "docs" / "papers" / f"{name}.md").read_text(encoding="utf-8")
+            assert shown == "\n".join(lines).rstrip() + "\n"
 
 
 def test_lines_have_marks_and_colours_that_all_can_tell_apart():
