@@ -98,12 +98,12 @@ const LEFT = 76;
 
 /** Values along an axis, through the cursor. */
 export class Profile {
-  constructor(canvas, chosen) {
+  constructor(canvas) {
     this.canvas = canvas;
     this.data = null;
     this.at = 0;
     let held = false;
-    const choose = (event) => this.data && chosen(this.index(event.offsetX));
+    const choose = (event) => this.data && this.chosen?.(this.index(event.offsetX));
     canvas.addEventListener("pointerdown", (event) => {
       held = true;
       canvas.setPointerCapture(event.pointerId);
@@ -296,14 +296,14 @@ function drawAddresses(context, map, cell, across, down, faint) {
 
 /** The growth map of the plane, small. */
 export class GrowthChart {
-  constructor(canvas, pointed, chosen) {
+  constructor(canvas, pointed) {
     this.canvas = canvas;
     this.map = null;
     canvas.addEventListener("pointermove", (event) => pointed(this.cell(event.offsetX, event.offsetY)));
     canvas.addEventListener("pointerleave", () => pointed(null));
     canvas.addEventListener("click", (event) => {
       const cell = this.cell(event.offsetX, event.offsetY);
-      if (cell) chosen(cell);
+      if (cell) this.chosen?.(cell);
     });
   }
 

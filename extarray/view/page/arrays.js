@@ -1,0 +1,164 @@
+// The array on show: its facts, and news of it.
+
+import { ask } from "./api.js";
+import { buildAxes, layOut } from "./axes.js";
+import { MAPS } from "./colours.js";
+import { buildFields } from "./controls.js";
+import { drawGrowth } from "./growthmap.js";
+import { forgetLabels } from "./labels.js";
+import { reload } from "./loading.js";
+import { News } from "./news.js";
+import { failed, say, setLost } from "./notices.js";
+import { drawProfile, tellValue } from "./profiles.js";
+import { histogram, look, picture } from "./showing.js";
+import { $, hidden, isEmpty, isShown, shown, state } from "./state.js";
+import { grouped } from "./text.js";
+
+/** Show an array, with the wished state as far as it fits. */
+export async function show(name, wish = new URLSearchParams()) {
+  const info = await ask("array", { name });
+  state.name = name;
+  state.info = info;
+  say(null);
+  setLost(false);
+  forgetLabels();
+  const n = info.shape.length;
+  const whole = (key, least, most, other) => {
+    const number = wish.has(key) ? Number(wish.get(key)) : NaN;
+    return Number.isInteger(number) && number >= least && number <= most ? number : other;
+  };
+  state.columns = whole("columns", 0, n - 1, n - 1);
+  state.rows = n < 2 ? -1 : whole("rows", 0, n - 1, n - 2);
+  if (state.rows === state.columns) [state.rows, state.columns] = [n > 1 ? n - 2 : -1, n - 1];
+  const wished = wish.get("at") ? wish.get("at").split(",").map(Number) : [];
+  state.at = info.shape.map((size, axis) => {
+    const middle = isShown(axis) ? Math.floor(size / 2) : 0;
+    const index = wished.length === n && Number.isInteger(wished[axis]) ? wished[axis] : middle;
+    return Math.max(0, Math.min(index, size - 1));
+  });
+  state.field = whole("field", 0, info.choices.length - 1, 0);
+  state.part = info.choices[state.field].parts.includes(wish.get("part")) ? wish.get("part") : "magnitude";
+  state.map = MAPS.includes(wish.get("map")) ? wish.get("map") : "Dusk";
+  state.along = whole("along", 0, n - 1, hidden()[0] ?? n - 1);
+  state.slider = hidden()[0] ?? -1;
+  state.playing = -1;
+  const range = (wish.get("range") ?? "").split(",").map(Number);
+  state.range = range.length === 2 && range[0] < range[1] ? "hold" : "auto";
+  if (state.range === "hold") [state.low, state.high] = range;
+  state.fill = !info.choices[state.field].zero;
+  shown.counted = null;
+  shown.profile = null;
+  shown.chunkMap = null;
+  shown.gridMap = null;
+  picture.frame = null;
+  shown.hover = null;
+  $("map").value = state.map;
+  $("fill").checked = state.fill;
+  buildAll(true);
+  reload();
+  news.update();
+}
+
+function buildAll(reset) {
+  const { info } = state;
+  document.title = `${info.name} – extarray`;
+  $("title").textContent = info.name;
+  $("facts").textContent = [info.shape.length ? info.shape.map(grouped).join(" × ") : "no axes", kindOf(info), info.bytes].join("  ·  ");
+  $("facts").title = info.dtype;
+  const none = info.shape.length === 0;
+  buildFields();
+  tellInfo();
+  $("along").hidden = none;
+  $("growthcard").hidden = none;
+  $("stage").hidden = none;
+  if (none) { showSingle(); return; }
+  buildAxes();
+  layOut(reset);
+  if (isEmpty()) {
+    $("value").textContent = "no elements yet";
+    $("where").textContent = "";
+    $("note").textContent = "";
+    picture.frame = null;
+    histogram.draw(null, look());
+    drawProfile();
+    shown.chunkMap = null;
+    drawGrowth();
+    picture.draw();
+  }
+  document.body.dataset.revision = String(info.revision);
+  document.body.dataset.shape = info.shape.join(",");
+}
+
+/** The data type, short. */
+function kindOf(info) {
+  const { choices } = info;
+  return choices[0].label ? `records of ${choices.length} values` : info.dtype;
+}
+
+/** An array without axes has one value. */
+async function showSingle() {
+  $("axes").replaceChildren("This array has no axes: it is one value.");
+  $("note").textContent = "";
+  histogram.draw(null, look());
+  tellValue([], await ask("value", { name: state.name, at: "", field: state.field }));
+}
+
+function tellInfo() {
+  const { info } = state;
+  const rows = [
+    ["Chunks", info.chunks.join(" × ")],
+    ["Grid", info.grid.join(" × ")],
+    ["On disk", info.disk],
+    ["Fill value", info.fill],
+    ["Order", info.order],
+  ];
+  if (info.origin.some((n) => n)) rows.push(["Origin", info.origin.join(", ")]);
+  for (const line of info.attrs) {
+    const cut = line.indexOf(": ");
+    rows.push(cut > 0 ? [line.slice(0, cut), line.slice(cut + 2)] : ["", line]);
+  }
+  $("info").replaceChildren(...rows.flatMap(([name, text]) => {
+    const dt = document.createElement("dt");
+    const dd = document.createElement("dd");
+    dt.textContent = name;
+    dd.textContent = text;
+    return [dt, dd];
+  }));
+}
+
+/** Adopt news: the array has grown, shrunk, or is another one. */
+function takeUp(info) {
+  const old = state.info;
+  if (info.shape.length !== old.shape.length || JSON.stringify(info.choices) !== JSON.stringify(old.choices)) {
+    show(state.name);
+    return;
+  }
+  const before = old.shape;
+  state.info = info;
+  forgetLabels();
+  state.at = state.at.map((index, axis) => {
+    // If the last slice was on show, show the new last slice.
+    if (!isShown(axis) && before[axis] > 0 && index === before[axis] - 1) return Math.max(0, info.shape[axis] - 1);
+    return Math.max(0, Math.min(index + info.origin[axis] - old.origin[axis], info.shape[axis] - 1));
+  });
+  say(null);
+  buildAll(before.some((n) => n === 0));
+  $("live").classList.remove("fresh");
+  void $("live").offsetWidth;
+  $("live").classList.add("fresh");
+  reload();
+}
+
+export const news = new News({
+  wanted: () => (state.live && state.info ? { name: state.name, revision: state.info.revision } : null),
+  tell: (info) => { setLost(false); takeUp(info); },
+  failed: (error) => { setLost(true); failed(error); },
+  restored: () => { setLost(false); say(null); },
+});
+
+export function setLive(on) {
+  state.live = on;
+  $("live").setAttribute("aria-pressed", String(on));
+  setLost(false);
+  news.update();
+}

@@ -1,0 +1,59 @@
+// The keys.
+
+import { setLive } from "./arrays.js";
+import { setAlong, setAxes, togglePlay } from "./axes.js";
+import { MAPS } from "./colours.js";
+import { setGrid, setMap } from "./controls.js";
+import { fit, moveTo, zoom } from "./moving.js";
+import { picture, setRange } from "./showing.js";
+import { tellSliders } from "./sliders.js";
+import { $, extent, hidden, isEmpty, state } from "./state.js";
+
+const KEYS = {
+  ArrowLeft: (n) => moveTo(state.columns, state.at[state.columns] - n),
+  ArrowRight: (n) => moveTo(state.columns, state.at[state.columns] + n),
+  ArrowUp: (n) => moveTo(state.rows, state.at[state.rows] - n),
+  ArrowDown: (n) => moveTo(state.rows, state.at[state.rows] + n),
+  "[": (n) => moveTo(state.slider, state.at[state.slider] - n),
+  "]": (n) => moveTo(state.slider, state.at[state.slider] + n),
+  "{": () => moveTo(state.slider, state.at[state.slider] - 10),
+  "}": () => moveTo(state.slider, state.at[state.slider] + 10),
+  PageUp: () => moveTo(state.slider, state.at[state.slider] - 1),
+  PageDown: () => moveTo(state.slider, state.at[state.slider] + 1),
+  Home: () => moveTo(state.slider, 0),
+  End: () => moveTo(state.slider, extent(state.slider) - 1),
+  " ": () => togglePlay(state.slider),
+  t: () => state.rows >= 0 && setAxes(state.columns, state.rows),
+  "+": () => zoom(1.6),
+  "=": () => zoom(1.6),
+  "-": () => zoom(1 / 1.6),
+  0: fit,
+  e: () => { picture.square = !picture.isSquare; fit(); },
+  p: () => setAlong((state.along + 1) % state.info.shape.length),
+  c: () => setMap(MAPS[(MAPS.indexOf(state.map) + 1) % MAPS.length]),
+  a: () => setRange("auto"),
+  f: () => setRange("full"),
+  g: () => setGrid(!state.onGrid),
+  l: () => setLive(!state.live),
+  "?": () => $("keys").showModal(),
+};
+
+export function key(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || !state.info || $("keys").open) return;
+  const { target } = event;
+  const inText = target.matches("input[type=text], select");
+  if (inText) return;
+  // Sliders and buttons have their own keys.
+  if (target.matches("input[type=range]") && /^(Arrow|Page|Home|End)/.test(event.key)) return;
+  if (target.matches("button, summary, input[type=checkbox]") && event.key === " ") return;
+  const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (/^[1-9]$/.test(name)) {
+    const axis = hidden()[Number(name) - 1];
+    if (axis !== undefined) { state.slider = axis; tellSliders(); }
+    return;
+  }
+  const action = KEYS[name];
+  if (!action || !state.info.shape.length || (isEmpty() && name !== "?" && name !== "l")) return;
+  event.preventDefault();
+  action(event.shiftKey ? 10 : 1);
+}
