@@ -932,7 +932,7 @@ def _make_scale(h5py: Any, parent: Any, scale: str, each: Coordinate) -> list[st
 
 
 @contextlib.contextmanager
-def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
+def _whole_source(file: Any, text: Any = "U") -> Iterator[WholeSource]:
     """Open a file or a group in it with everything that a group needs."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     lost: list[str] = []
@@ -1010,6 +1010,11 @@ def _whole_sink(file: Any, overwrite: bool, options: dict[str, Any]) -> Iterator
         yield WholeSink(sink, put_attrs, attaches=True)
 
 
+def _code(file: str, name: Any) -> list[str]:
+    """Return lines of Python that open a dataset."""
+    return ["import h5py", "", f"a = h5py.File({file!r})[{name!r}]"]
+
+
 HDF5 = Format(
     "hdf5",
     _TITLE,
@@ -1022,4 +1027,6 @@ HDF5 = Format(
     edit=_edit,
     load_group=from_hdf5,
     save_group=to_hdf5,
+    outline=_whole_source,
+    code=_code,
 )

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from importlib import resources
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -36,8 +36,10 @@ from extarray.common.extras import require
 from extarray.common.formatting import text_of
 from extarray.view.connections import Connections
 from extarray.view.encoding import PARTS, Choice, encode, keys_of, pack
-from extarray.view.exhibits import Exhibit, Gallery
+from extarray.view.exhibits import Gallery
+from extarray.view.foreign import ForeignExhibit
 from extarray.view.growth import SplitCells, growth_map, names_of
+from extarray.view.places import Exhibit
 from extarray.view.planes import (
     Abandoned,
     Span,
@@ -54,6 +56,7 @@ web: Any = require("tornado.web", "view", "extarray view")
 websocket: Any = require("tornado.websocket", "view", "extarray view")
 
 T = TypeVar("T")
+_Exhibit: TypeAlias = Exhibit | ForeignExhibit
 
 _HOSTS = {"127.0.0.1", "localhost", "::1"}
 _TYPES = {
@@ -79,6 +82,7 @@ _STATUS = {MissingError: 404, BoundsError: 409, ClosedError: 409, ArgumentError:
 _PROTOCOL = "extarray-view"  # the WebSocket's
 _MOST_ASKED = 1 << 14  # bytes of a message, whose array name may be as long as a path
 _PING = 20.0  # seconds between two pings of a WebSocket
+_MOST_FOLLOWED = 2  # arrays that a page shows
 _LOOK = 0.1  # seconds between two looks for news
 _LOOK_AGAIN = 1.0  # the same after a look that failed
 _NUMBER = re.compile(r"^\[Errno \d+\] ")
@@ -243,7 +247,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
                 )
         return at
 
-    def choice(self, exhibit: Exhibit) -> Choice:
+    def choice(self, exhibit: _Exhibit) -> Choice:
         """Return the requested field."""
         choices = exhibit.choices()
         number = self.integer("field", 0)
@@ -258,7 +262,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
 
     # -- answers --
 
-    async def work(self, pool: ThreadPoolExecutor, function: Callable[[Exhibit], T]) -> T:
+    async def work(self, pool: ThreadPoolExecutor, function: Callable[[_Exhibit], T]) -> T:
         """Run a function of the requested array on a thread; map its errors to a status."""
         name = self.name()
         gallery = self.site.gallery
@@ -334,16 +338,14 @@ class Arrays(Handler):
     """The list of arrays."""
 
     async def get(self) -> None:
-        gallery = self.site.gallery
-        listing = await self.on_thread(self.site.answers, gallery.listing)
-        self.finish({"title": gallery.title, "is_folder": gallery.is_folder, "arrays": listing})
+        self.finish(await self.on_thread(self.site.answers, self.site.gallery.tree))
 
 
 class Array(Handler):
     """The facts of an array."""
 
     async def get(self) -> None:
-        def describe(exhibit: Exhibit) -> dict[str, Any]:
+        def describe(exhibit: _Exhibit) -> dict[str, Any]:
             exhibit.refresh()
             return self.site.gallery.describe(self.name(), exhibit)
 
@@ -351,19 +353,21 @@ class Array(Handler):
 
 
 class _Followed(NamedTuple):
-    """The array that a page shows, and the revision or error that the page knows."""
+    """An array that a page shows, and the revision or error that the page knows."""
 
     name: str
     known: int | str | None
 
 
 class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
-    """The facts of an array as soon as they differ from those that the page knows.
+    """The facts of arrays as soon as they differ from those that the page knows.
 
-    The page sends which array it shows, and its revision; the last message counts.
+    The page sends which arrays it shows, with their revisions, and the revision of the list of all
+    arrays; the last message counts.
     """
 
-    followed: _Followed | None = None
+    followed: tuple[_Followed, ...] = ()
+    tree: int | None = None
 
     def authorization(self) -> str:
         # Scripts cannot set any other header of a WebSocket.
@@ -381,36 +385,61 @@ class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
     def on_message(self, message: str | bytes) -> None:
         try:
             told = json.loads(message)
-            name, revision = told["name"], told["revision"]
+            shown: Any = [_Followed(each["name"], each["revision"]) for each in told["arrays"]]
+            tree: Any = told["tree"]
+            fits = len(shown) <= _MOST_FOLLOWED and isinstance(tree, int | None)
+            for each in shown:
+                fits = fits and isinstance(each.name, str) and isinstance(each.known, int)
         except (ValueError, LookupError, TypeError, RecursionError):
-            name = revision = None
-        if isinstance(name, str) and isinstance(revision, int):
-            self.followed = _Followed(name, revision)
+            fits = False
+        if fits:
+            self.followed, self.tree = tuple(shown), tree
         else:
-            self.close(1008, "give a name and a revision")
+            self.close(1008, "give names and revisions")
 
     async def follow(self) -> None:
         """Send news until the page or the server ends."""
-        pause = _LOOK
+        pause, later = _LOOK, 0.0
         while not self.is_gone and not await self.site.has_ended(pause):
             followed, pause = self.followed, _LOOK
-            if followed is None:
-                continue
-            try:
-                news = await asyncio.wrap_future(self.site.answers.submit(self.look, followed))
-            except (ExtArrayError, OSError) as error:
-                text, pause = _fault(error), _LOOK_AGAIN
-                news = None if text == followed.known else {"name": followed.name, "error": text}
-            # The page may have moved on to another array.
-            if news is None or self.followed is not followed:
-                continue
-            self.followed = _Followed(followed.name, news.get("revision", news.get("error")))
-            try:
-                # Returns when the page has received it: a slow page gets less news, not late news.
-                await self.write_message(news)
-            except websocket.WebSocketClosedError:
-                return
+            for one in followed:
+                try:
+                    news = await asyncio.wrap_future(self.site.answers.submit(self.look, one))
+                except (ExtArrayError, OSError) as error:
+                    text, pause = _fault(error), _LOOK_AGAIN
+                    news = None if text == one.known else {"name": one.name, "error": text}
+                known = None if news is None else news.get("revision", news.get("error"))
+                # The page may have moved on to another array.
+                if news is None or self.followed is not followed:
+                    continue
+                followed = tuple(
+                    _Followed(one.name, known) if each is one else each for each in followed
+                )
+                self.followed = followed
+                if not await self.tell(news):
+                    return
+            if followed and self.tree is not None and time.monotonic() >= later:
+                later = time.monotonic() + _LOOK_AGAIN
+                known_tree = self.tree
+                tree = await asyncio.wrap_future(
+                    self.site.answers.submit(self.site.gallery.tree, known_tree)
+                )
+                if tree is not None and self.tree == known_tree:
+                    self.tree = tree["tree"]
+                    if not await self.tell(tree):
+                        return
         self.close(1001, "the server is shutting down")
+
+    async def tell(self, news: dict[str, Any]) -> bool:
+        """Send news; return whether the page is still there.
+
+        Returns when the page has received them: a slow page gets less news, not late news.
+        """
+        try:
+            await self.write_message(news)
+        except websocket.WebSocketClosedError:
+            return False
+        return True
 
     def look(self, followed: _Followed) -> dict[str, Any] | None:
         """Return the facts of an array, or None if they are known."""
@@ -428,7 +457,7 @@ class Picture(Handler):
         allowed = min(float(self.integer("ms", 100)), _LONGEST) / 1000
         known = self.integer("have", -1)
 
-        def read(exhibit: Exhibit) -> bytes | None:
+        def read(exhibit: _Exhibit) -> bytes | None:
             array = exhibit.shown
             shape, at = array.shape, self.place(array)
             origin = getattr(array, "origin", (0,) * array.ndim)  # a view counts from 0
@@ -501,7 +530,7 @@ class Profile(Handler):
     async def get(self) -> None:
         clock = time.perf_counter()
 
-        def read(exhibit: Exhibit) -> bytes:
+        def read(exhibit: _Exhibit) -> bytes:
             array = exhibit.shown
             shape, at = array.shape, self.place(array)
             axis = self.integer("axis")
@@ -532,7 +561,7 @@ class Value(Handler):
     """The exact text of an element."""
 
     async def get(self) -> None:
-        def read(exhibit: Exhibit) -> dict[str, Any]:
+        def read(exhibit: _Exhibit) -> dict[str, Any]:
             array = exhibit.shown
             at = self.place(array)
             element = array[tuple(at)]
@@ -556,7 +585,7 @@ class Labels(Handler):
     async def get(self) -> None:
         axis, indices = self.integer("axis"), self.integers("indices")
 
-        def read(exhibit: Exhibit) -> list[str]:
+        def read(exhibit: _Exhibit) -> list[str]:
             coordinates = self.site.gallery.coordinates(self.name(), exhibit)
             if not 0 <= axis < len(coordinates):
                 raise ArgumentError(f"the array has no axis {axis}; it has {len(coordinates)} axes")
@@ -572,7 +601,9 @@ class Growth(Handler):
     async def get(self) -> None:
         clock = time.perf_counter()
 
-        def read(exhibit: Exhibit) -> bytes:
+        def read(exhibit: _Exhibit) -> bytes:
+            if not exhibit.has_growth:
+                raise ArgumentError("only arrays of extarray have a growth map")
             array, shown = exhibit.array, exhibit.shown
             split = None if shown is array else SplitCells(array, shown)
             grid = array.grid if split is None else split.grid

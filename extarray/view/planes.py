@@ -143,7 +143,8 @@ def read_plane(
     levels = range(max(1, *extents).bit_length() + 1)
     size = choice.dtype.itemsize
     finest = next((k for k in levels if count(k) * size <= limits.plane_bytes), levels[-1])
-    coarsest = next((k for k in levels if count(k) <= limits.coarsest_elements), levels[-1])
+    first = getattr(array, "coarsest", limits.coarsest_elements)
+    coarsest = next((k for k in levels if count(k) <= first), levels[-1])
     now = max(finest, coarsest if level is None else min(level, coarsest))
     end = time.perf_counter() + seconds
     plane: Plane | None = None
@@ -171,7 +172,8 @@ def can_be_whole(array: Any, rows: Span | None, columns: Span, choice: Choice) -
     reader = _Reader(array, (), fine[0], fine[1], choice, lambda: True)
     count = fine[1].count(0) * (1 if fine[0] is None else fine[0].count(0))
     is_small = count * choice.dtype.itemsize <= limits.plane_bytes
-    return is_small and count / reader.in_page(0) <= limits.whole_pages
+    most = getattr(array, "pieces_at_most", limits.whole_pages)
+    return is_small and count / reader.in_page(0) <= most
 
 
 def read_extremes(
@@ -257,6 +259,7 @@ class _Reader:
     ) -> None:
         self._array = array
         self._order = getattr(array, "base", array).order
+        self._least = getattr(array, "coarsest", limits.coarsest_elements)
         self._at = [int(i) for i in at]
         self._rows = rows
         self._columns = columns
@@ -265,7 +268,11 @@ class _Reader:
         self.rate = 1e-4  # seconds per page: a guess for pages on the disk, until one is read
 
     def in_page(self, level: int) -> int:
-        """Return about how many elements of a level lie in a page of the file."""
+        """Return about how many elements of a level lie in a page of the file, or in a piece."""
+        if hasattr(self._array, "in_piece"):  # a file of another format
+            spans = [span for span in (self._rows, self._columns) if span is not None]
+            steps = [span.step(level) for span in spans]
+            return int(self._array.in_piece([span.axis for span in spans], steps))
         last = self._array.ndim - 1
         for span in (self._rows, self._columns):
             if span is not None and span.axis == last and self._order == "C":
@@ -287,7 +294,7 @@ class _Reader:
             if end is not None and clock > end:
                 raise _Late
             pages = min(limits.band_pages, int(_BAND_SECONDS / max(self.rate, 1e-9)))
-            most = max(limits.coarsest_elements, pages * in_page)
+            most = max(self._least, pages * in_page)
             down = max(1, min(height - row, most // width)) if column == 0 else 1
             across = min(width - column, most) if down == 1 else width
             self.read_band(values[row : row + down, column : column + across], level, row, column)

@@ -174,7 +174,7 @@ class Follower:
         self.case.wait(self.socket.write_message(message, isinstance(message, bytes)))
 
     def follow(self, name, revision):
-        self.say(json.dumps({"name": name, "revision": revision}))
+        self.say(json.dumps({"arrays": [{"name": name, "revision": revision}], "tree": None}))
 
     def hear(self):
         """Return the next message; None: the server has closed the connection."""
@@ -617,7 +617,7 @@ class TestWords(Case):
     def test_news_of_words_that_make_no_sense(self):
         for revision in (None, True, 1.5, -1, 10**30, [], {}, "1"):
             follower = self.follower()
-            follower.say(json.dumps({"name": "scene", "revision": revision}))
+            follower.follow("scene", revision)
             heard = follower.hear()
             assert heard is None or "error" in heard or "revision" in heard, revision
         for name in ("", "\0", "a" * 3000, "../scene", "scene\n", "sc\u0435ne"):
@@ -741,8 +741,15 @@ class TestNews(Case):
             assert "no array of this name" in follower.hear()["error"]
 
     def test_messages_that_make_no_sense(self):
-        messages = ["", "[]", "{", '{"name": "scene"}', '{"name": 1, "revision": 1}', b"\xff"]
-        for message in [*messages, '{"name": "scene", "revision": "1"}', "[" * 5000]:
+        messages = ["", "[]", "{", '{"arrays": []}', '{"arrays": {}, "tree": "1"}', b"\xff"]
+        messages += [
+            json.dumps({"arrays": arrays, "tree": 1})
+            for arrays in (
+                [1], [{"name": "scene"}], [{"name": 1, "revision": 1}],
+                [{"name": "scene", "revision": "1"}], 3 * [{"name": "scene", "revision": 1}],
+            )
+        ]  # fmt: skip
+        for message in [*messages, "[" * 5000]:
             follower = self.follower()
             follower.say(message)
             assert follower.hear() is None

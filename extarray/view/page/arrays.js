@@ -69,7 +69,7 @@ function buildAll(reset) {
   buildFields();
   tellInfo();
   $("along").hidden = none;
-  $("growthcard").hidden = none;
+  $("growthcard").hidden = none || !info.has_growth;
   $("stage").hidden = none;
   if (none) { showSingle(); return; }
   buildAxes();
@@ -150,7 +150,8 @@ function takeUp(info) {
 }
 
 export const news = new News({
-  wanted: () => (state.live && state.info ? { name: state.name, revision: state.info.revision } : null),
+  wanted: () => (state.live && state.info ? { arrays: [{ name: state.name, revision: state.info.revision }], tree: null } : null),
+  list: () => {},
   tell: (info) => { setLost(false); takeUp(info); },
   failed: (error) => { setLost(true); failed(error); },
   restored: () => { setLost(false); say(null); },

@@ -78,7 +78,7 @@ values.failed = failed;
 
 const growths = new Latest(async () => {
   const { info, name } = state;
-  if (!info.shape.length || isEmpty() || info.grid.some((n) => n === 0)) {
+  if (!info.has_growth || !info.shape.length || isEmpty() || info.grid.some((n) => n === 0)) {
     shown.chunkMap = null;
   } else {
     const rows = state.rows < 0 ? null : [state.rows, 0, info.grid[state.rows], 160].join(",");
@@ -92,7 +92,7 @@ const growths = new Latest(async () => {
 growths.failed = failed;
 
 const grids = new Latest(async () => {
-  if (!state.onGrid || isEmpty()) {
+  if (!state.onGrid || !state.info.has_growth || isEmpty()) {
     shown.gridMap = null;
   } else {
     const { info } = state;

@@ -52,7 +52,7 @@ function listen() {
   });
   setInterval(() => {
     // Elements may be overwritten without news; slow pictures are not checked again.
-    if (news.connected && !frames.busy && (picture.frame?.pace ?? 1e9) < 300) {
+    if (news.connected && !state.info.is_still && !frames.busy && (picture.frame?.pace ?? 1e9) < 300) {
       frames.want({ again: true });
       values.want([...(shown.hover ?? state.at)]);
     }
@@ -74,7 +74,7 @@ async function start() {
     if (isFolder) {
       $("choose").hidden = false;
       $("arrays").replaceChildren(...arrays.map((one) => {
-        const option = new Option(one.error ? one.name : `${one.name} · ${one.shape.join(" × ") || "no axes"}`, one.name);
+        const option = new Option(one.shape ? `${one.name} · ${one.shape.join(" × ") || "no axes"}` : one.name, one.name);
         option.disabled = Boolean(one.error);
         option.title = one.error ?? one.dtype;
         return option;
