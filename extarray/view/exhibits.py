@@ -284,6 +284,10 @@ def _choice(choice: Choice, fill: Any) -> dict[str, Any]:
     value = choice.of(fill)
     return {
         "label": choice.label,
+        "python": "".join(
+            f"[{step!r}]" if isinstance(step, str) else f"[..., {', '.join(map(str, step))}]"
+            for step in choice.steps
+        ),
         "dtype": str(choice.dtype),
         "kind": choice.kind,
         "unit": choice.unit,

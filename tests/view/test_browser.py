@@ -97,8 +97,9 @@ class Page:
 
     def show(self, name):
         self.js(
-            "const s = document.getElementById('arrays'); s.value = arguments[0];"
-            "s.dispatchEvent(new Event('change'))",
+            "[...document.querySelectorAll('#tree [aria-selected]')]"
+            ".find((item) => item.dataset.path === `${arguments[0]}\\n`)"
+            ".querySelector('.line').click()",
             name,
         )
         until(lambda: self.text("title") == name)
@@ -403,7 +404,7 @@ def test_narrow_windows_show_the_value(browser, server):
             page = Page(browser, server.url)
             page.show("scene")
             until(lambda page=page: page.text("value"))
-            for name in ("value", "where", "note", "zoom", "facts", "arrays", "profileaxes"):
+            for name in ("value", "where", "note", "zoom", "facts", "toggletree", "profileaxes"):
                 box = page.js(
                     "const e = document.getElementById(arguments[0]);"
                     "const b = e.getBoundingClientRect();"
@@ -501,3 +502,113 @@ def test_a_hidden_tab_asks_nothing_until_it_is_seen(seven, tmp_path):
         changes = page.js("return changes")
         assert changes[:2] == ["true 3,10", "false 3,10"]
         assert set(changes[2:]) == {"false 7,10"}
+
+
+def test_the_tree_is_searched_and_walked_by_keys(page):
+    from selenium.webdriver.common.keys import Keys
+
+    labels = (
+        "return [...document.querySelectorAll('#tree [role=treeitem]')]"
+        ".map((item) => item.querySelector('.label').textContent)"
+    )
+    focused = "return document.activeElement.querySelector('.label')?.textContent"
+    assert page.js(labels) == ["empty", "line", "mask", "records", "scene", "single", "waves"]
+    page.keys("/", "WAV")
+    until(lambda: page.js(labels) == ["waves"])
+    assert page.text("found") == "1 of 7 arrays"
+    page.keys(Keys.ARROW_DOWN)
+    assert page.js(focused) == "waves"
+    page.keys(Keys.ENTER)
+    page.sees("title", "waves")
+    page.find("#search").send_keys(Keys.ESCAPE)
+    until(lambda: len(page.js(labels)) == 7)
+    page.keys(Keys.ARROW_DOWN, Keys.END)
+    assert page.js(focused) == "waves"
+    page.keys(Keys.HOME, Keys.ARROW_DOWN)
+    assert page.js(focused) == "line"
+    page.keys(Keys.SPACE)
+    page.sees("title", "line")
+    roles = page.js(
+        "const t = document.getElementById('tree');"
+        "return [t.getAttribute('role'), t.querySelectorAll('[tabindex=\"0\"]').length]"
+    )
+    assert roles == ["tree", 1]
+
+
+def test_groups_of_a_file_and_names_that_are_no_html(browser, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    evil = "<img src=x onerror=alert(1)>"
+    with h5py.File(tmp_path / "x.h5", "w") as f:
+        f[f"run 1/{evil}"] = DATA
+        f["run 1"].attrs["note"] = evil
+    with Server(tmp_path / "x.h5", "--no-browser") as server:
+        page = Page(browser, server.url)
+        assert page.text("title") == f"run 1/{evil}"
+        page.find("#tree .group .line").click()  # closes the group
+        assert page.js("return document.querySelectorAll('#tree [role=treeitem]').length") == 1
+        assert page.text("grouplist") == f"note'{evil}'"
+        assert page.js("return document.querySelectorAll('#there img').length") == 0
+        with h5py.File(tmp_path / "x.h5", "r+") as f:  # the viewer does not lock it
+            f["run 2/more"] = [1, 2]
+        until(lambda: "run 2" in page.text("tree"))
+
+
+def test_code_that_reads_what_is_shown(page):
+    page.keys("]", "]", "]")
+    until(lambda: "a[3, :, :]" in page.text("code"))
+    made = {}
+    exec(page.text("code"), made)
+    with made["a"]:
+        np.testing.assert_array_equal(made["shown"][:, :30], DATA[3])
+    for _ in range(4):
+        page.find("#in").click()
+    page.keys("t")
+    until(lambda: page.text("code").endswith(".T"))
+    page.show("waves")
+    until(lambda: "np.abs(a[" in page.text("code"))
+    page.show("records")
+    until(lambda: page.text("code").endswith("a[:, :]['when']"))
+
+
+def test_a_link_opens_the_same_view(page, server):
+    page.keys("]", "]")
+    for _ in range(3):
+        page.find("#in").click()
+    page.js(
+        "const s = document.getElementById('other'); s.value = 'mask';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    page.sees("othername", "mask")
+    until(lambda: "with=mask" in page.js("return location.href"))
+    until(lambda: "window=" in page.js("return location.href"))
+    code, link = page.text("code"), page.js("return location.hash").removeprefix("#")
+    token = server.url.partition("#")[2]
+    again = Page(page.browser, f"{server.url.partition('#')[0]}#{token}&{link}")
+    again.sees("where", "time 2 (c)")
+    until(lambda: again.text("code") == code)
+    again.sees("othername", "mask")
+
+
+def test_two_arrays_have_linked_cursors(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    xa.from_array(DATA, tmp_path / "one", dims=("time", "y", "x")).close()
+    xa.from_array(-DATA[0], tmp_path / "two", dims=("y", "x")).close()
+    with Server(tmp_path, "--no-browser") as server:
+        page = Page(browser, server.url)
+        page.js(
+            "const s = document.getElementById('other'); s.value = 'two';"
+            "s.dispatchEvent(new Event('change'))"
+        )
+        until(lambda: page.js("return document.body.dataset.other > 0"))
+        page.focus()
+        page.keys(Keys.ARROW_DOWN, "]")
+        page.sees("value", str(DATA[1, 11, 15]))
+        page.sees("othervalue", str(-DATA[0, 11, 15]))
+        page.find("#over").click()
+        assert page.js("return document.getElementById('overpicture').hidden") is False
+        assert page.js("return document.getElementById('otherstage').hidden") is True
+        with xa.open(tmp_path / "two", "r+") as a:
+            a[11, 15] = 7
+            a.extend(0, 1)
+        page.sees("othervalue", "7.0")

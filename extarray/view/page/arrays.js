@@ -1,6 +1,7 @@
 // The array on show: its facts, and news of it.
 
 import { ask } from "./api.js";
+import { other, relink, takeUpOther } from "./compare.js";
 import { buildAxes, layOut } from "./axes.js";
 import { MAPS } from "./colours.js";
 import { buildFields } from "./controls.js";
@@ -13,6 +14,7 @@ import { drawProfile, tellValue } from "./profiles.js";
 import { histogram, look, picture } from "./showing.js";
 import { $, hidden, isEmpty, isShown, shown, state } from "./state.js";
 import { grouped } from "./text.js";
+import { markShown, revision, setTree } from "./tree.js";
 
 /** Show an array, with the wished state as far as it fits. */
 export async function show(name, wish = new URLSearchParams()) {
@@ -55,8 +57,27 @@ export async function show(name, wish = new URLSearchParams()) {
   $("map").value = state.map;
   $("fill").checked = state.fill;
   buildAll(true);
+  markShown(name);
+  relink();
+  listed();
   reload();
   news.update();
+}
+
+/** Show the part of the plane that an address describes. */
+export function seePart(wish) {
+  const part = (wish.get("window") ?? "").split(",").map(Number);
+  if (part.length !== 4 || !part.every(Number.isFinite) || !state.info.shape.length || isEmpty()) return;
+  picture.see(part);
+  picture.draw();
+  reload("frame grid");
+}
+
+let listed = () => {};
+
+/** Call an action when another array is on show, or when there are other arrays. */
+export function whenListed(action) {
+  listed = action;
 }
 
 function buildAll(reset) {
@@ -143,6 +164,7 @@ function takeUp(info) {
   });
   say(null);
   buildAll(before.some((n) => n === 0));
+  relink();
   $("live").classList.remove("fresh");
   void $("live").offsetWidth;
   $("live").classList.add("fresh");
@@ -150,10 +172,22 @@ function takeUp(info) {
 }
 
 export const news = new News({
-  wanted: () => (state.live && state.info ? { arrays: [{ name: state.name, revision: state.info.revision }], tree: null } : null),
-  list: () => {},
-  tell: (info) => { setLost(false); takeUp(info); },
-  failed: (error) => { setLost(true); failed(error); },
+  wanted: () => {
+    if (!state.live || !state.info) return null;
+    const arrays = [{ name: state.name, revision: state.info.revision }];
+    if (other.info) arrays.push({ name: other.name, revision: other.info.revision });
+    return { arrays, tree: revision() };
+  },
+  list: (tree) => { setTree(tree); listed(); },
+  tell: (info) => {
+    if (info.name !== state.name) { takeUpOther(info); return; }
+    setLost(false);
+    takeUp(info);
+  },
+  failed: (error, name) => {
+    if (name === state.name) setLost(true);
+    failed(error);
+  },
   restored: () => { setLost(false); say(null); },
 });
 

@@ -8,6 +8,7 @@ import { fit, moveTo, zoom } from "./moving.js";
 import { picture, setRange } from "./showing.js";
 import { tellSliders } from "./sliders.js";
 import { $, extent, hidden, isEmpty, state } from "./state.js";
+import { search } from "./tree.js";
 
 const KEYS = {
   ArrowLeft: (n) => moveTo(state.columns, state.at[state.columns] - n),
@@ -35,6 +36,7 @@ const KEYS = {
   f: () => setRange("full"),
   g: () => setGrid(!state.onGrid),
   l: () => setLive(!state.live),
+  "/": search,
   "?": () => $("keys").showModal(),
 };
 
@@ -53,7 +55,7 @@ export function key(event) {
     return;
   }
   const action = KEYS[name];
-  if (!action || !state.info.shape.length || (isEmpty() && name !== "?" && name !== "l")) return;
+  if (!action || !state.info.shape.length || (isEmpty() && !"?l/".includes(name))) return;
   event.preventDefault();
   action(event.shiftKey ? 10 : 1);
 }

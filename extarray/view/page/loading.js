@@ -2,6 +2,7 @@
 
 import { remember } from "./address.js";
 import { ask, askBlocks, askNumbers, Latest } from "./api.js";
+import { tellCode } from "./code.js";
 import { drawGrowth } from "./growthmap.js";
 import { failed } from "./notices.js";
 import { drawProfile, tellValue } from "./profiles.js";
@@ -122,5 +123,6 @@ export function reload(parts = "frame profile value growth grid", again = false)
     else if (part === "growth") growths.want(true);
     else if (part === "grid") grids.want(true);
   }
+  tellCode();
   remember();
 }

@@ -1,21 +1,27 @@
 // The start of the page.
 
-import { rememberNow, saved } from "./address.js";
+import { keepToo, rememberNow, saved } from "./address.js";
 import { ask, takeToken } from "./api.js";
-import { news, setLive, show } from "./arrays.js";
+import { news, seePart, setLive, show, whenListed } from "./arrays.js";
+import { listenToCode } from "./code.js";
+import { listenToComparison, offer, other, restore, whenCompared, whenPointed } from "./compare.js";
 import { listenToControls } from "./controls.js";
 import { key } from "./keys.js";
 import { whenLabelsCome } from "./labels.js";
 import { frames, reload, values } from "./loading.js";
 import { failed, say } from "./notices.js";
+import { moved, setHover } from "./moving.js";
 import { listenToPointer } from "./pointer.js";
 import { drawProfile } from "./profiles.js";
 import { picture } from "./showing.js";
 import { tellSliders } from "./sliders.js";
 import { $, shown, state } from "./state.js";
 import { redrawAll, setTheme, THEMES } from "./theme.js";
+import { able, listenToTree, setTree, setTreeOpen, whenChosen } from "./tree.js";
 
 const AGAIN_MS = 2000; // between two checks for overwritten elements
+
+const isNarrow = () => matchMedia("(max-width: 860px)").matches;
 
 function listen() {
   listenToPointer();
@@ -28,7 +34,27 @@ function listen() {
   $("live").addEventListener("click", () => setLive(!state.live));
   $("help").addEventListener("click", () => $("keys").showModal());
   $("theme").addEventListener("click", () => setTheme(THEMES[(THEMES.indexOf($("theme").dataset.theme) + 1) % 3]));
-  $("arrays").addEventListener("change", () => show($("arrays").value).catch(failed));
+  listenToTree();
+  listenToCode();
+  listenToComparison();
+  whenChosen((name) => {
+    if (isNarrow()) setTreeOpen(false);
+    show(name).catch(failed);
+  });
+  whenListed(() => offer(able()));
+  whenCompared(() => news.update());
+  whenPointed(
+    (at) => setHover(at && { row: state.rows < 0 ? 0 : at[state.rows], column: at[state.columns] }),
+    (at) => { state.at = at; moved([state.rows, state.columns]); },
+  );
+  keepToo(() => {
+    if (other.name === null) return [];
+    const all = [["with", other.name], ["how", other.how]];
+    if (other.how === "over") all.push(["mix", String(other.mix)]);
+    if (!other.same) all.push(["same", "0"]);
+    if (other.axes.includes(-1)) all.push(["otherat", other.at.join(",")]);
+    return all;
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
   new ResizeObserver(() => {
     if (!state.info || !state.info.shape.length) return;
@@ -69,26 +95,24 @@ async function start() {
     return;
   }
   try {
-    const { arrays, is_folder: isFolder } = await ask("arrays");
-    const able = arrays.filter((one) => !one.error);
-    if (isFolder) {
-      $("choose").hidden = false;
-      $("arrays").replaceChildren(...arrays.map((one) => {
-        const option = new Option(one.shape ? `${one.name} · ${one.shape.join(" × ") || "no axes"}` : one.name, one.name);
-        option.disabled = Boolean(one.error);
-        option.title = one.error ?? one.dtype;
-        return option;
-      }));
-    }
-    if (!able.length) {
-      say(arrays[0]?.error ?? "No arrays.");
+    const tree = await ask("arrays");
+    setTree(tree);
+    $("toggletree").hidden = !tree.is_folder;
+    setTreeOpen(tree.is_folder && !isNarrow());
+    const known = able();
+    if (!known.length) {
+      say(tree.arrays[0]?.error ?? "No arrays.");
       return;
     }
     const wish = saved();
-    const asked = able.some((one) => one.name === wish.get("name"));
-    const name = asked ? wish.get("name") : able[0].name;
-    $("arrays").value = name;
+    const asked = known.some((one) => one.name === wish.get("name"));
+    const name = asked ? wish.get("name") : known[0].name;
     await show(name, asked ? wish : undefined);
+    if (asked) {
+      await restore(wish);
+      seePart(wish);
+    }
+    news.update();
   } catch (error) {
     failed(error);
   }

@@ -24,6 +24,7 @@ export class Picture {
     this.cursor = null;
     this.hover = null;
     this.chunks = null;
+    this.followed = null; // called when the picture or its cursor is drawn anew
   }
 
   /** The rectangle of the elements, in CSS pixels of the stage. */
@@ -111,6 +112,25 @@ export class Picture {
     view.c = c - px / view.sx;
     view.r = r - py / view.sy;
     this.view = view;
+    this.settle();
+  }
+
+  /** The part in view: first row, last row, first column, last column; they may be fractions. */
+  seen() {
+    const { w, h } = this.plot;
+    const { r, c, sx, sy } = this.view;
+    return [r, r + h / sy, c, c + w / sx];
+  }
+
+  /** Show a part of the plane, as `seen` returns it, as large as it fits. */
+  see([top, bottom, left, right]) {
+    if (!(bottom > top && right > left)) return;
+    const { w, h } = this.plot;
+    let sx = w / (right - left);
+    let sy = h / (bottom - top);
+    if (this.isSquare) sx = sy = Math.min(sx, sy);
+    this.fitting = false;
+    this.view = { sx, sy, c: (left + right - w / sx) / 2, r: (top + bottom - h / sy) / 2 };
     this.settle();
   }
 
@@ -290,6 +310,7 @@ export class Picture {
   }
 
   drawOverlay() {
+    this.followed?.();
     const { context } = sharp(this.overlay);
     if (!this.view || !this.cursor) return;
     const colours = ink();

@@ -1,0 +1,69 @@
+// What is on show, as Python that reads it, and as a link that shows it again.
+
+import { fragment } from "./address.js";
+import { token } from "./api.js";
+import { picture } from "./showing.js";
+import { $, choice, extent, state } from "./state.js";
+
+/** The visible part of the plane: the first row, the end of the rows, and the same of columns. */
+export function visiblePart() {
+  const [rows, columns] = picture.extents;
+  if (picture.fitting || !picture.view) return [0, rows, 0, columns];
+  const { w, h } = picture.plot;
+  const { r, c, sx, sy } = picture.view;
+  const within = (from, seen, n) => [Math.max(0, Math.floor(from)), Math.min(n, Math.ceil(from + seen))];
+  return [...within(r, h / sy, rows), ...within(c, w / sx, columns)];
+}
+
+/** Python that reads exactly the elements on show. */
+export function python() {
+  const { info } = state;
+  const [row, rowEnd, column, columnEnd] = visiblePart();
+  const part = (axis, from, to) => (from === 0 && to === extent(axis) ? ":" : `${from}:${to}`);
+  const index = info.shape.map((_, axis) => {
+    if (axis === state.rows) return part(axis, row, rowEnd);
+    if (axis === state.columns) return part(axis, column, columnEnd);
+    return String(state.at[axis]);
+  });
+  let read = `a[${index.join(", ") || "()"}]${choice().python}`;
+  if (state.rows > state.columns) read += ".T";
+  const parts = { magnitude: `np.abs(${read})`, phase: `np.angle(${read})`, real: `${read}.real`, imaginary: `${read}.imag` };
+  if (choice().parts.length) read = parts[state.part];
+  const lines = [...info.code, `shown = ${read}`];
+  if (read.startsWith("np.") && !lines.includes("import numpy as np")) lines.unshift("import numpy as np");
+  return lines.join("\n");
+}
+
+/** A link that opens the page as it is, with the token. */
+function link() {
+  const all = new URLSearchParams({ token: token() });
+  for (const [key, value] of fragment()) all.set(key, value);
+  return `${location.origin}${location.pathname}#${all}`;
+}
+
+let timer = 0;
+
+/** Show the code for what is on show, a moment later. */
+export function tellCode() {
+  clearTimeout(timer);
+  timer = setTimeout(() => { if (state.info) $("code").textContent = python(); }, 100);
+}
+
+async function copy(text, done) {
+  let message = done;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    message = "The browser does not allow copying: select the text, and copy it with Ctrl+C.";
+    $("code").textContent = text;
+    getSelection().selectAllChildren($("code"));
+  }
+  $("copied").textContent = message;
+  setTimeout(() => { if ($("copied").textContent === message) $("copied").textContent = ""; }, 4000);
+}
+
+/** Follow the buttons. */
+export function listenToCode() {
+  $("copycode").addEventListener("click", () => state.info && copy(python(), "The code is on the clipboard."));
+  $("copylink").addEventListener("click", () => state.info && copy(link(), "The link is on the clipboard."));
+}
