@@ -320,7 +320,7 @@ def opened(file: Any, mode: str) -> Iterator[Any]:
     with of_library(where, _TITLE):
         if not os.path.exists(where):
             os.stat(where)  # raises the error of the system
-        group = h5py.File(where, mode)
+        group = _file(h5py, where, mode)
     try:
         yield group
     except BaseException:
@@ -329,6 +329,17 @@ def opened(file: Any, mode: str) -> Iterator[Any]:
         raise
     with of_library(where, _TITLE):
         group.close()
+
+
+def _file(h5py: Any, where: str, mode: str) -> Any:
+    """Open a file; one that a writer in SWMR mode has open, as its readers do."""
+    try:
+        return h5py.File(where, mode)
+    except OSError:
+        if mode == "r":
+            with contextlib.suppress(OSError):
+                return h5py.File(where, mode, libver="latest", swmr=True)
+        raise
 
 
 def _names(file: Any) -> list[str]:

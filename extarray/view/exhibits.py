@@ -147,7 +147,8 @@ class Gallery:
                     groups.append({"name": full, "attrs": lines})
         names = {each["name"] for each in arrays}
         self._entries = {n: entry for n, entry in self._entries.items() if n in names}
-        return {"arrays": arrays, "groups": groups}
+        is_cut = any(place.is_cut for place in self._places.values())
+        return {"arrays": arrays, "groups": groups, "is_cut": is_cut}
 
     def _entry(
         self, full: str, place: Arrays | ForeignFile, name: str, error: str | None, end: float
@@ -155,6 +156,9 @@ class Gallery:
         """Return what a list tells about an array."""
         if error is not None:
             return {"name": full, "error": error}
+        entry = place.entry(name)
+        if entry is not None:
+            return {"name": full, **entry}
         key = place.key(name)
         known = self._entries.get(full)
         if known is not None and known[0] == key:

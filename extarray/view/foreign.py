@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 import extarray
 from extarray.array.coordinates import Coordinate
+from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     ClosedError,
@@ -38,11 +39,13 @@ from extarray.formats.elements import part_of
 from extarray.formats.files import of_library
 from extarray.formats.registry import file_formats, format_of
 from extarray.formats.transfer import Format, Source, runs
+from extarray.formats.whole import WholeSource
 from extarray.storage.filesystem import File
 from extarray.view.encoding import Choice, choices_of
 
 __all__ = ["ForeignExhibit", "ForeignFile", "foreign_file"]
 
+_PAGE = 4096  # bytes
 _PIECE = 1 << 18  # bytes of a piece of elements that the file does not store in pieces
 _MOST_PIECE = 1 << 25  # bytes of a piece to read at once
 _DENSE = 8  # times the wanted bytes that a read may bring
@@ -50,6 +53,8 @@ _BATCH = 1 << 24  # bytes to gather at once
 _STALE = 2.0  # seconds for which pieces of a folder count as fresh
 _SHARE = 20  # times as long as an opening took, a file that changes is left alone
 _ZARR = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
+_MOST_LISTED = 10_000  # arrays
+_PATIENCE = 1.0  # seconds to look at arrays for the list
 #: Libraries that are not safe for threads are called by one at a time, for each format.
 _LOCKS: dict[str, Any] = {}
 
@@ -83,6 +88,40 @@ def foreign_file(text: str) -> ForeignFile | None:
     return None if found is None else ForeignFile(file, found, within)
 
 
+class _Kept:
+    """Pieces that were read a moment ago, of all files together; the least recently used leave."""
+
+    def __init__(self) -> None:
+        self._pieces: OrderedDict[tuple[Any, tuple[int, ...]], NDArray[Any]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, owner: object, index: tuple[int, ...]) -> NDArray[Any] | None:
+        """Return a piece, or None."""
+        with self._lock:
+            found = self._pieces.get((owner, index))
+            if found is not None:
+                self._pieces.move_to_end((owner, index))
+            return found
+
+    def put(self, owner: object, index: tuple[int, ...], values: NDArray[Any]) -> None:
+        """Keep a piece, while there is memory."""
+        with self._lock:
+            self._pieces[owner, index] = values
+            self._bytes += values.nbytes
+            while self._bytes > config.max_memory // 2 and len(self._pieces) > 1:
+                self._bytes -= self._pieces.popitem(last=False)[1].nbytes
+
+    def forget(self, owner: object) -> None:
+        """Forget the pieces of an array."""
+        with self._lock:
+            for key in [key for key in self._pieces if key[0] is owner]:
+                self._bytes -= self._pieces.pop(key).nbytes
+
+
+_KEPT = _Kept()
+
+
 class ForeignFile:
     """A file of another format, with one array or with several in groups.
 
@@ -109,6 +148,8 @@ class ForeignFile:
         self._opened: set[_Opened] = set()
         self._parts: dict[str, Any] = {}  # names on show -> names in the file
         self._groups: dict[str, Mapping[str, Any]] = {}
+        self._entries: dict[str, dict[str, Any]] = {}
+        self.is_cut = False  # whether there are more arrays than are listed
         self._known: Any = None
         self._next = 0.0
         self.check()
@@ -137,7 +178,7 @@ class ForeignFile:
             now = self._facts()
             if now == self._known or (self._known is not None and time.monotonic() < self._next):
                 return
-            clock = time.monotonic()
+            clock, is_first = time.monotonic(), self._known is None
             # Libraries share what they know about a file among those who have it open.
             for each in list(self._opened):
                 each.close()
@@ -147,7 +188,7 @@ class ForeignFile:
                 self._look()
                 self._known = now
             finally:
-                took = time.monotonic() - clock
+                took = 0.0 if is_first else time.monotonic() - clock  # the first loads libraries
                 self._next = time.monotonic() + max(0.2, _SHARE * took)
 
     def _facts(self) -> tuple[Any, ...]:
@@ -178,12 +219,13 @@ class ForeignFile:
 
     def _look(self) -> None:
         """Read which arrays and groups the file has."""
-        self._groups = {}
+        self._groups, self._entries = {}, {}
         names: list[str] | None = None
         if self.form.outline is not None:
             with self.form.outline(self.file) as outline:
                 names, groups = outline.names, outline.groups
                 self._groups = {name: dict(attrs) for name, attrs in groups.items()}
+                self._describe(outline)
         elif self.form.names is not None:
             names = self.form.names(self.file)
         if names is None:
@@ -201,11 +243,33 @@ class ForeignFile:
             names = some
         if os.path.isdir(self.file):
             names = [name for name in names if self._is_inside(name)]
+        self.is_cut = len(names) > _MOST_LISTED
+        names = names[:_MOST_LISTED]
         alone = os.path.basename(self.file.rstrip("/\\"))
         if self.form.outline is None and len(names) == 1 and not self.within:
             self._parts = {alone: names[0]}  # its name is often but a number
         else:
             self._parts = {name or alone: name for name in names}
+
+    def _describe(self, outline: WholeSource) -> None:
+        """Look at the arrays of an open file, as long as that does not take long."""
+        end = time.monotonic() + _PATIENCE
+        for name in outline.names[:_MOST_LISTED]:
+            if time.monotonic() > end:
+                break
+            try:
+                with outline.source(name) as source:
+                    given = source.description
+                    entry = {"shape": list(given.shape), "dtype": str(given.dtype)}
+            except (ExtArrayError, OSError) as error:
+                entry = {"error": " ".join(str(error).split())}
+            self._entries[name] = entry
+
+    def entry(self, name: str) -> dict[str, Any] | None:
+        """Return shape and data type of an array, or an error; None: open it to see them."""
+        if self.form.outline is None:
+            return None
+        return self._entries.get(self._parts[name], {})
 
     def _is_inside(self, name: str) -> bool:
         """Tell whether an array in a folder stays in it after resolving links."""
@@ -290,8 +354,11 @@ class _Opened:
         pieces = given.chunks
         if self._whole is not None or source.mapped:
             pieces = None
-        self._cache: OrderedDict[tuple[int, ...], NDArray[Any]] = OrderedDict()
-        self._cached, self._since = 0, time.monotonic()
+        self._since = time.monotonic()
+        self._fastest = -1  # the axis along which elements of a mapped file lie close together
+        if source.mapped and self.ndim and self.nbytes:
+            strides = source.read(tuple(slice(0, min(2, n)) for n in self.shape)).strides
+            self._fastest = min(range(self.ndim), key=lambda axis: strides[axis])
         self.chunks = self._pieces(pieces)
         self._stored_chunks = given.chunks or self.shape
         self.is_folder = os.path.isdir(where)  # not a file
@@ -333,6 +400,8 @@ class _Opened:
     @property
     def pieces_at_most(self) -> int:
         """The number of pieces that may be read for a picture of all elements."""
+        if self.is_mapped:
+            return limits.whole_pages
         return max(1, 4 * limits.plane_bytes // max(1, math.prod(self.chunks) * self.itemsize))
 
     @property
@@ -347,6 +416,10 @@ class _Opened:
         """Return about how many elements of a plane in steps lie in a piece."""
         if self._whole is not None:
             return 1 << 12
+        if self.is_mapped:
+            run = max(1, _PAGE // self.itemsize)
+            pairs = zip(axes, steps, strict=True)
+            return next((max(1, run // step) for axis, step in pairs if axis == self._fastest), 1)
         return math.prod(
             max(1, self.chunks[axis] // step) for axis, step in zip(axes, steps, strict=True)
         )
@@ -417,9 +490,9 @@ class _Opened:
     def _piece(self, index: tuple[int, ...]) -> NDArray[Any]:
         """Return the elements of a piece, from the file or as they were read a moment ago."""
         with self._use():
-            if index in self._cache:
-                self._cache.move_to_end(index)
-                return self._cache[index]
+            known = _KEPT.get(self, index)
+            if known is not None:
+                return known
             box = tuple(
                 slice(i * c, min((i + 1) * c, n))
                 for i, c, n in zip(index, self.chunks, self.shape, strict=True)
@@ -427,10 +500,7 @@ class _Opened:
             self._check_length()
             with of_library(self._file.file, self._file.form.title):
                 values = np.array(self._source.read(box))
-            self._cache[index] = values
-            self._cached += values.nbytes
-            while self._cached > limits.plane_bytes and len(self._cache) > 1:
-                self._cached -= self._cache.popitem(last=False)[1].nbytes
+            _KEPT.put(self, index, values)
             return values
 
     def _copy(self, part: NDArray[Any], out: NDArray[Any]) -> None:
@@ -459,8 +529,8 @@ class _Opened:
         """Forget pieces of a folder whose files may have been written in the meantime."""
         with self._file.lock:
             if time.monotonic() - self._since > _STALE:
-                self._cache.clear()
-                self._cached, self._since = 0, time.monotonic()
+                _KEPT.forget(self)
+                self._since = time.monotonic()
 
     @contextlib.contextmanager
     def _use(self) -> Iterator[None]:
@@ -473,7 +543,7 @@ class _Opened:
         """Close the file."""
         with self._file.lock:
             self.is_closed = True
-            self._cache.clear()
+            _KEPT.forget(self)
             if self._safe is not None:
                 self._safe.close()
                 self._safe = None

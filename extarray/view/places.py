@@ -184,6 +184,15 @@ class Arrays:
                         found[name] = dict(inner.attrs)
         return found
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether there are perhaps more arrays than are listed."""
+        return self.is_folder and len(self.names()) >= MOST_LISTED
+
+    def entry(self, name: str) -> dict[str, Any] | None:
+        """Return None: an array has to be opened for its shape."""
+        return None
+
     def check(self) -> None:
         """Look at the files: a folder is looked at whenever it is asked for its names."""
 

@@ -610,5 +610,7 @@ def test_two_arrays_have_linked_cursors(browser, tmp_path):
         assert page.js("return document.getElementById('otherstage').hidden") is True
         with xa.open(tmp_path / "two", "r+") as a:
             a[11, 15] = 7
-            a.extend(0, 1)
-        page.sees("othervalue", "7.0")
+            page.sees("othervalue", "7.0")
+            a.extend(1, 2)
+            a[11, 15] = 8
+        page.sees("othervalue", "8.0")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -83,10 +85,10 @@ WRITERS = {
 
 
 @contextlib.contextmanager
-def only(path):
-    """Open the exhibit with the most axes."""
+def only(path, ndim=3):
+    """Open the exhibit with so many axes."""
     with contextlib.closing(Gallery(path)) as gallery:
-        names = [e["name"] for e in gallery.tree()["arrays"] if len(e["shape"]) == 3]
+        names = [e["name"] for e in gallery.tree()["arrays"] if len(e["shape"]) == ndim]
         with gallery.exhibit(names[0]) as exhibit:
             yield gallery, names[0], exhibit
 
@@ -216,6 +218,39 @@ def test_the_tree_follows_groups_in_a_file(tmp_path, monkeypatch):
             del f["run 1"]
         tree = until(lambda: gallery.tree(tree["tree"]))
         assert [e["name"] for e in tree["arrays"]] == ["run 2/more"]
+
+
+SWMR = """
+import sys, h5py
+with h5py.File(sys.argv[1], "w", libver="latest") as f:
+    x = f.create_dataset("x", (3, 4), "f4", maxshape=(None, 4), chunks=(2, 4))
+    f.swmr_mode = True
+    for n, _ in enumerate(iter(lambda: print(flush=True) or sys.stdin.readline().strip(), "")):
+        x.resize(4 + n, 0)
+        x[3 + n] = n + 1
+        x.flush()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_file_that_a_process_writes_in_swmr_mode(tmp_path):
+    pytest.importorskip("h5py")
+    command = [sys.executable, "-c", SWMR, os.fspath(tmp_path / "x.h5")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as writer:
+        writer.stdout.readline()
+        with only(tmp_path / "x.h5", 2) as (_, _, exhibit):
+            known = exhibit.refresh()
+            assert exhibit.array.shape == (3, 4)
+            writer.stdin.write("more\n")
+            writer.stdin.flush()
+            writer.stdout.readline()
+            until(lambda: exhibit.refresh() != known)
+            assert exhibit.array.shape == (4, 4)
+            np.testing.assert_array_equal(exhibit.array[3, :], 4 * [1])
+        writer.communicate("\n", timeout=60)
+    assert writer.returncode == 0
 
 
 def test_the_tree_follows_a_folder(tmp_path, monkeypatch):

@@ -73,12 +73,18 @@ const frames = new Latest(async (task, now) => {
     rows: rowsOf() < 0 ? null : part(rowsOf(), rows),
     columns: part(columnsOf(), columns),
     ms: 100,
+    have: task.again && view.frame ? view.frame.known : null,
   };
-  let level = null;
+  let level = task.again && view.frame ? view.frame.level : null;
   let whole = null;
   while (true) {
+    const begun = performance.now();
     const frame = await askNumbers("plane", { ...query, level, whole }, now.controller.signal);
     if (!frame || query.name !== other.name) return;
+    // Later looks compare what is read in steps, which is fast, and not the extremes.
+    frame.known = whole ? view.frame.known : frame.check;
+    frame.pace = whole ? view.frame.pace : performance.now() - begun;
+    query.have = null;
     view.frame = frame;
     painted = "";
     follow();
@@ -151,7 +157,7 @@ export function follow() {
   const now = JSON.stringify([view === over, view.window(), question(state.at), state.rows, state.columns, other.info.revision]);
   if (now !== asked) {
     asked = now;
-    frames.want(true);
+    frames.want({ again: false });
   }
   const paint = JSON.stringify([view === over, colours, document.documentElement.dataset.theme]);
   if (paint !== painted && view.frame) {
@@ -165,6 +171,13 @@ export function follow() {
     told = where;
     values.want([...at]);
   }
+}
+
+/** Look again at elements that may have been overwritten without news. */
+export function lookAgain() {
+  if (other.info?.is_still !== false || frames.busy || !(drawing().frame?.pace < 300)) return;
+  frames.want({ again: true });
+  values.want([...(shown.hover ?? state.at)]);
 }
 
 /** Show a second array, or none. */

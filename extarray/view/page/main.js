@@ -4,7 +4,7 @@ import { keepToo, rememberNow, saved } from "./address.js";
 import { ask, takeToken } from "./api.js";
 import { news, seePart, setLive, show, whenListed } from "./arrays.js";
 import { listenToCode } from "./code.js";
-import { listenToComparison, offer, other, restore, whenCompared, whenPointed } from "./compare.js";
+import { listenToComparison, lookAgain, offer, other, restore, whenCompared, whenPointed } from "./compare.js";
 import { listenToControls } from "./controls.js";
 import { key } from "./keys.js";
 import { whenLabelsCome } from "./labels.js";
@@ -77,6 +77,7 @@ function listen() {
     location.reload();
   });
   setInterval(() => {
+    if (news.connected) lookAgain();
     // Elements may be overwritten without news; slow pictures are not checked again.
     if (news.connected && !state.info.is_still && !frames.busy && (picture.frame?.pace ?? 1e9) < 300) {
       frames.want({ again: true });

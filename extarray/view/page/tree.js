@@ -1,6 +1,7 @@
 // The tree of all arrays and groups there are, with a search, and the attributes of a group.
 
 import { $ } from "./state.js";
+import { grouped } from "./text.js";
 
 let told = { arrays: [], groups: [], tree: null };
 let nodes = new Map(); // path -> node; "" is the root
@@ -117,7 +118,8 @@ export function drawTree() {
     if (had) at.focus();
   }
   const count = rows.filter((row) => row.hasAttribute("aria-selected")).length;
-  $("found").textContent = wanted.length ? `${count} of ${told.arrays.length} arrays` : `${told.arrays.length} array${told.arrays.length === 1 ? "" : "s"}`;
+  const all = `${told.is_cut ? "the first " : ""}${grouped(told.arrays.length)} array${told.arrays.length === 1 ? "" : "s"}`;
+  $("found").textContent = wanted.length ? `${grouped(count)} of ${all}` : all;
   tellGroup();
 }
 
