@@ -23,6 +23,10 @@ Its modules, from the top down; each uses some of those below it:
     The open connections, as many as the process has room for.
 ``exhibits``
     The arrays on show: one, or those of a folder, open for reading.
+``files``
+    Files of the elements on show: npy and CSV.
+``looks``
+    Tell how an array is shown at first: its units, the direction of its axes, colours as axis.
 ``planes``
     Read planes of an array, with at most as many elements as the screen has pixels, in bounded
     time.

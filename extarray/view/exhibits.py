@@ -24,6 +24,7 @@ from extarray.maintenance.group_files import is_in_the_making
 from extarray.maintenance.group_index import names_in_group
 from extarray.storage.filesystem import has_files, walk_folders
 from extarray.view.encoding import PARTS, Choice, choices_of
+from extarray.view.looks import coordinate_facts, look_of
 
 __all__ = ["Exhibit", "Gallery"]
 
@@ -228,7 +229,7 @@ class Gallery:
             "revision": revision,
             "shape": list(info["shape"]),
             "names": names,
-            "coordinates": [c and {"name": c.name, "units": c.units} for c in coordinates],
+            "coordinates": [c and coordinate_facts(c) for c in coordinates],
             "dtype": _short(str(info["dtype"])),
             "choices": [_choice(choice, info["fill_value"]) for choice in exhibit.choices()],
             "chunks": list(info["chunks"]),
@@ -241,6 +242,7 @@ class Gallery:
             "segments": info["segments"],
             "order": info["order"],
             "attrs": [_short(line) for line in format_attrs(info)],
+            **look_of(array.attrs, names, shown.shape, array.dtype),
         }
 
 

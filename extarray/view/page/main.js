@@ -3,16 +3,20 @@
 import { rememberNow, saved } from "./address.js";
 import { ask, takeToken } from "./api.js";
 import { news, setLive, show } from "./arrays.js";
-import { listenToControls } from "./controls.js";
+import { layOut, whenAxesChange } from "./axes.js";
+import { listenToControls, whenFieldChanges } from "./controls.js";
 import { key } from "./keys.js";
 import { whenLabelsCome } from "./labels.js";
 import { frames, reload, values } from "./loading.js";
+import { buildModes, listenToModes, tellChannels } from "./modes.js";
 import { failed, say } from "./notices.js";
 import { listenToPointer } from "./pointer.js";
 import { drawProfile } from "./profiles.js";
+import { listenToSaving } from "./saving.js";
 import { picture } from "./showing.js";
 import { tellSliders } from "./sliders.js";
 import { $, shown, state } from "./state.js";
+import { drawTable } from "./table.js";
 import { redrawAll, setTheme, THEMES } from "./theme.js";
 
 const AGAIN_MS = 2000; // between two checks for overwritten elements
@@ -20,10 +24,16 @@ const AGAIN_MS = 2000; // between two checks for overwritten elements
 function listen() {
   listenToPointer();
   listenToControls();
+  listenToModes();
+  listenToSaving();
+  whenAxesChange(buildModes);
+  whenFieldChanges(() => { buildModes(); layOut(true); });
   whenLabelsCome(() => {
     picture.draw();
     drawProfile();
     tellSliders();
+    tellChannels();
+    drawTable();
   });
   $("live").addEventListener("click", () => setLive(!state.live));
   $("help").addEventListener("click", () => $("keys").showModal());
