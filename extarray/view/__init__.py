@@ -27,6 +27,10 @@ Its modules, from the top down; each uses some of those below it:
     What a page may show: arrays of ours, alone, in a folder, or in a packed file.
 ``foreign``
     Files of other formats on show: opened in place, and read piece by piece.
+``files``
+    Files of the elements on show: npy and CSV.
+``looks``
+    Tell how an array is shown at first: its units, the direction of its axes, colours as axis.
 ``planes``
     Read planes of an array, with at most as many elements as the screen has pixels, in bounded
     time.

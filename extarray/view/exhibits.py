@@ -24,6 +24,7 @@ from extarray.remote.locations import is_url
 from extarray.storage.filesystem import has_files
 from extarray.view.encoding import PARTS, Choice
 from extarray.view.foreign import ForeignExhibit, ForeignFile, foreign_file
+from extarray.view.looks import coordinate_facts, look_of
 from extarray.view.places import Arrays, Exhibit
 
 __all__ = ["Gallery"]
@@ -264,7 +265,7 @@ class Gallery:
             "revision": revision,
             "shape": list(info["shape"]),
             "names": names,
-            "coordinates": [c and {"name": c.name, "units": c.units} for c in coordinates],
+            "coordinates": [c and coordinate_facts(c) for c in coordinates],
             "dtype": _short(str(info["dtype"])),
             "choices": [_choice(choice, info["fill_value"]) for choice in exhibit.choices()],
             "chunks": list(info["chunks"]),
@@ -280,6 +281,7 @@ class Gallery:
             "code": exhibit.code(),
             "has_growth": exhibit.has_growth,
             "is_still": exhibit.is_still,
+            **look_of(exhibit.attrs(), names, shown.shape, array.dtype),
         }
 
 

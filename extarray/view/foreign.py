@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import extarray
-from extarray.array.coordinates import Coordinate
+from extarray.array.coordinates import Coordinate, attached
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -706,7 +706,4 @@ class ForeignExhibit:
             found = next((each for each in several if each.dims == (dim,)), None)
         if found is None or found.dims != (dim,) or found.values.ndim != 1:
             return None
-        words = {name: value for name, value in found.attrs.items() if isinstance(value, str)}
-        title = words.get("long_name") or words.get("standard_name") or ""
-        calendar = words.get("calendar", "")
-        return Coordinate(dim, words.get("units", ""), 0, found.values, title, calendar)
+        return attached(dim, found.values, found.attrs)

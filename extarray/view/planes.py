@@ -32,6 +32,8 @@ __all__ = [
     "Span",
     "can_be_whole",
     "check_span",
+    "read_box",
+    "read_each",
     "read_extremes",
     "read_line_ends",
     "read_plane",
@@ -85,12 +87,15 @@ class Plane(NamedTuple):
         Distance in elements between neighbouring values, along rows and columns.
     is_whole : bool
         Whether no element is left out: each value stands for itself, or is the extreme of its cell.
+    fineness : int
+        The level to ask for if another plane is to be as fine.
     """
 
     values: NDArray[Any]
     level: int
     steps: tuple[int, int]
     is_whole: bool
+    fineness: int = 0
 
 
 class Line(NamedTuple):
@@ -156,7 +161,7 @@ def read_plane(
             assert plane is not None
             return plane
         steps = (1 if rows is None else rows.step(now), columns.step(now))
-        plane = Plane(values, now - finest, steps, max(steps) == 1)
+        plane = Plane(values, now - finest, steps, max(steps) == 1, now)
         left = end - time.perf_counter()
         finer = range(finest, now)
         found = next((k for k in finer if count(k) / reader.in_page(k) * reader.rate <= left), None)
@@ -184,6 +189,7 @@ def read_extremes(
     choice: Choice,
     keys: Callable[[NDArray[Any]], NDArray[np.float64]],
     is_wanted: Callable[[], bool] = lambda: True,
+    others: Sequence[Sequence[int]] = (),
 ) -> Plane:
     """Read all elements of a plane, and return the extreme of each cell.
 
@@ -193,6 +199,10 @@ def read_extremes(
         As for `read_plane`.
     keys : callable
         Returns the numbers by which elements are compared.
+    others : sequence of sequence of int
+        Places of further planes, such as the green and the blue of a picture.  Then there is an
+        axis of planes before the rows; the elements of a cell are all from one place, where the sum
+        of their numbers is the extreme, so that no colour appears that the picture does not have.
 
     Raises
     ------
@@ -201,10 +211,12 @@ def read_extremes(
     """
     steps = (1 if rows is None else rows.step(0), columns.step(0))
     fine = None if rows is None else rows.in_full()
-    reader = _Reader(array, at, fine, columns.in_full(), choice, is_wanted)
+    readers = [
+        _Reader(array, place, fine, columns.in_full(), choice, is_wanted) for place in (at, *others)
+    ]
     height = 1 if rows is None else rows.stop - rows.start
     width = columns.stop - columns.start
-    values = np.empty((-(-height // steps[0]), columns.count(0)), choice.dtype)
+    values = np.empty((len(readers), -(-height // steps[0]), columns.count(0)), choice.dtype)
     # Bands of rows, or parts of the only row.
     down = max(1, _AT_ONCE // (max(1, width) * steps[0])) * steps[0]
     across = width if rows is not None else max(1, _AT_ONCE // steps[1]) * steps[1]
@@ -213,12 +225,44 @@ def read_extremes(
             if not is_wanted():
                 raise Abandoned
             size = (min(down, height - row), min(across, width - column))
-            part = np.empty(size, choice.dtype)
-            reader.read_band(part, 0, row, column)
-            found = part[extreme_places(keys(part), steps)]
+            parts = [np.empty(size, choice.dtype) for _ in readers]
+            for reader, part in zip(readers, parts, strict=True):
+                reader.read_band(part, 0, row, column)
+            numbers = keys(parts[0])
+            for part in parts[1:]:
+                numbers += keys(part)
+            places = extreme_places(numbers, steps)
             i, j = row // steps[0], column // steps[1]
-            values[i : i + len(found), j : j + found.shape[1]] = found
-    return Plane(values, 0, steps, True)
+            for plane, part in zip(values, parts, strict=True):
+                found = part[places]
+                plane[i : i + len(found), j : j + found.shape[1]] = found
+    return Plane(values if others else values[0], 0, steps, True)
+
+
+def read_each(places: Sequence[Sequence[int]], read: Callable[[Any, int | None], Plane]) -> Plane:
+    """Read planes at several places, all as fine as the first; one axis more if they are several.
+
+    `read` is called with a place, and with the level of the first plane, or None.
+    """
+    planes: list[Plane] = []
+    for place in places:
+        planes.append(read(place, planes[0].fineness if planes else None))
+    if len(planes) == 1:
+        return planes[0]
+    return planes[0]._replace(values=np.stack([plane.values for plane in planes]))
+
+
+def read_box(
+    array: Any,
+    at: Sequence[int],
+    rows: Span | None,
+    columns: Span,
+    choice: Choice,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> NDArray[Any]:
+    """Read all elements of a part of a plane; see `read_plane`."""
+    fine = None if rows is None else rows.in_full()
+    return _Reader(array, at, fine, columns.in_full(), choice, is_wanted).read(0, None)
 
 
 def read_line_ends(

@@ -37,6 +37,10 @@ FILL = 0x7FC0F111
 RECORD = np.dtype([("when", "M8[s]"), ("speed", "f8"), ("tag", "S3")])
 
 
+def coordinate(name, units="", title="", flip=(False, False)):
+    return {"name": name, "units": units, "title": title, "flip": list(flip)}
+
+
 def make_arrays(folder):
     """Make a folder as users have it; files beside it must stay unseen."""
     data = np.random.default_rng(0).standard_normal((6, 50, 70)).astype("f4")
@@ -313,8 +317,8 @@ class TestWhatIsServed(Case):
         assert info["names"] == ["time", "y", "x"]
         assert info["chunks"] == [2, 16, 16]
         assert info["coordinates"] == [
-            {"name": "time", "units": ""},
-            {"name": "y", "units": "m"},
+            coordinate("time"),
+            coordinate("y", units="m"),
             None,
         ]
         assert [choice["kind"] for choice in info["choices"]] == ["number"]
@@ -333,7 +337,7 @@ class TestWhatIsServed(Case):
             a.append(frames[:7])
             info = self.facts("array", name="frames")
             assert (info["shape"], info["names"]) == ([3, 3, 4, 5], ["t", "c", "v", "u"])
-            assert info["coordinates"] == [None, {"name": "c", "units": ""}, None, None]
+            assert info["coordinates"] == [None, coordinate("c"), None, None]
             assert info["grid"] == [3, 3, 1, 1]
             head, body = self.numbers(
                 "growth", name="frames", chunk="0,0,0,0", rows="0,0,3,99", columns="1,0,3,99"

@@ -23,8 +23,18 @@ export function keepToo(entries) {
 export function fragment() {
   const { name, rows, columns, at, field, part, map, along } = state;
   const all = new URLSearchParams({ name, rows, columns, at: at.join(","), field, part, map, along });
-  if (state.range === "hold") all.set("range", `${state.low},${state.high}`);
-  if (picture.view && !picture.fitting) all.set("window", picture.seen().map((x) => Number(x.toFixed(3))).join(","));
+  all.set("mode", state.mode);
+  if (state.scale !== "linear") all.set("scale", state.scale);
+  all.set("flips", state.flips.map((is, axis) => (is ? axis : "")).filter((text) => text !== "").join(","));
+  if (state.mode === "channels") all.set("channels", state.channels.map((one) => `${one.on ? 1 : 0}${one.colour}`).join(";"));
+  if (state.range === "hold" && state.mode !== "channels") {
+    all.set("range", `${state.low},${state.high}`);
+    if (state.zero) all.set("zero", state.zero);
+  }
+  if (picture.view && !picture.fitting) {
+    const { rows, columns } = picture.seen;
+    all.set("window", [...rows, ...columns].map((edge) => Number(edge.toFixed(3))).join(","));
+  }
   for (const [key, value] of others()) all.set(key, value);
   return all;
 }

@@ -1,18 +1,21 @@
 // The array on show: its facts, and news of it.
 
 import { ask } from "./api.js";
+import { buildAxes, flipAsUsual, layOut } from "./axes.js";
 import { other, relink, takeUpOther } from "./compare.js";
-import { buildAxes, layOut } from "./axes.js";
 import { MAPS } from "./colours.js";
 import { buildFields } from "./controls.js";
 import { drawGrowth } from "./growthmap.js";
 import { forgetLabels } from "./labels.js";
 import { reload } from "./loading.js";
+import { buildModes, chooseMode } from "./modes.js";
 import { News } from "./news.js";
 import { failed, say, setLost } from "./notices.js";
 import { drawProfile, tellValue } from "./profiles.js";
+import { SCALES } from "./scales.js";
 import { histogram, look, picture } from "./showing.js";
-import { $, hidden, isEmpty, isShown, shown, state } from "./state.js";
+import { $, choice, hidden, isEmpty, isShown, shown, state, valuesTitle } from "./state.js";
+import { hideTable } from "./table.js";
 import { grouped } from "./text.js";
 import { markShown, revision, setTree } from "./tree.js";
 
@@ -32,31 +35,39 @@ export async function show(name, wish = new URLSearchParams()) {
   state.columns = whole("columns", 0, n - 1, n - 1);
   state.rows = n < 2 ? -1 : whole("rows", 0, n - 1, n - 2);
   if (state.rows === state.columns) [state.rows, state.columns] = [n > 1 ? n - 2 : -1, n - 1];
+  state.field = whole("field", 0, info.choices.length - 1, 0);
+  chooseMode(wish);
   const wished = wish.get("at") ? wish.get("at").split(",").map(Number) : [];
   state.at = info.shape.map((size, axis) => {
     const middle = isShown(axis) ? Math.floor(size / 2) : 0;
     const index = wished.length === n && Number.isInteger(wished[axis]) ? wished[axis] : middle;
     return Math.max(0, Math.min(index, size - 1));
   });
-  state.field = whole("field", 0, info.choices.length - 1, 0);
   state.part = info.choices[state.field].parts.includes(wish.get("part")) ? wish.get("part") : "magnitude";
   state.map = MAPS.includes(wish.get("map")) ? wish.get("map") : "Dusk";
-  state.along = whole("along", 0, n - 1, hidden()[0] ?? n - 1);
+  state.scale = Object.hasOwn(SCALES, wish.get("scale") ?? "") ? wish.get("scale") : "linear";
+  flipAsUsual();
+  if (wish.has("flips")) state.flips = info.names.map((_, axis) => wish.get("flips").split(",").includes(String(axis)));
+  state.along = whole("along", 0, n - 1, hidden()[0] ?? state.columns);
   state.slider = hidden()[0] ?? -1;
   state.playing = -1;
   const range = (wish.get("range") ?? "").split(",").map(Number);
   state.range = range.length === 2 && range[0] < range[1] ? "hold" : "auto";
+  state.zero = /^-?\d+$/.test(wish.get("zero") ?? "") ? BigInt(wish.get("zero")) : 0n;
   if (state.range === "hold") [state.low, state.high] = range;
   state.fill = !info.choices[state.field].zero;
   shown.counted = null;
   shown.profile = null;
   shown.chunkMap = null;
   shown.gridMap = null;
+  shown.table = null;
   picture.frame = null;
   shown.hover = null;
   $("map").value = state.map;
+  $("scale").value = state.scale;
   $("fill").checked = state.fill;
-  buildAll(true);
+  hideTable();
+  buildAll(true).catch(failed);
   markShown(name);
   relink();
   listed();
@@ -68,7 +79,7 @@ export async function show(name, wish = new URLSearchParams()) {
 export function seePart(wish) {
   const part = (wish.get("window") ?? "").split(",").map(Number);
   if (part.length !== 4 || !part.every(Number.isFinite) || !state.info.shape.length || isEmpty()) return;
-  picture.see(part);
+  picture.see(part.slice(0, 2), part.slice(2));
   picture.draw();
   reload("frame grid");
 }
@@ -80,19 +91,20 @@ export function whenListed(action) {
   listed = action;
 }
 
-function buildAll(reset) {
+async function buildAll(reset) {
   const { info } = state;
   document.title = `${info.name} – extarray`;
   $("title").textContent = info.name;
-  $("facts").textContent = [info.shape.length ? info.shape.map(grouped).join(" × ") : "no axes", kindOf(info), info.bytes].join("  ·  ");
+  $("facts").textContent = [...(info.title ? [valuesTitle()] : []), info.shape.length ? info.shape.map(grouped).join(" × ") : "no axes", kindOf(info), info.bytes].join("  ·  ");
   $("facts").title = info.dtype;
   const none = info.shape.length === 0;
   buildFields();
   tellInfo();
-  $("along").hidden = none;
-  $("growthcard").hidden = none || !info.has_growth;
-  $("stage").hidden = none;
-  if (none) { showSingle(); return; }
+  buildModes();
+  $("growthcard").hidden = none || isEmpty() || !info.has_growth;
+  $("say").hidden = !none && !isEmpty();
+  $("say").textContent = none || !isEmpty() ? "" : `This array is empty: ${info.shape.map(grouped).join(" × ")} elements.`;
+  if (none) { await showSingle(); return; }
   buildAxes();
   layOut(reset);
   if (isEmpty()) {
@@ -100,7 +112,7 @@ function buildAll(reset) {
     $("where").textContent = "";
     $("note").textContent = "";
     picture.frame = null;
-    histogram.draw(null, look());
+    histogram.draw(null, look(), choice());
     drawProfile();
     shown.chunkMap = null;
     drawGrowth();
@@ -119,9 +131,21 @@ function kindOf(info) {
 /** An array without axes has one value. */
 async function showSingle() {
   $("axes").replaceChildren("This array has no axes: it is one value.");
+  $("where").textContent = "";
   $("note").textContent = "";
-  histogram.draw(null, look());
-  tellValue([], await ask("value", { name: state.name, at: "", field: state.field }));
+  document.body.dataset.shape = "";
+  picture.frame = null;
+  const { name } = state;
+  const told = await ask("value", { name, at: "", field: state.field });
+  if (name !== state.name) return;
+  tellValue([], told);
+  $("say").replaceChildren(made("strong", $("value").textContent), made("span", state.info.title));
+}
+
+function made(kind, text) {
+  const element = document.createElement(kind);
+  element.textContent = text;
+  return element;
 }
 
 function tellInfo() {
@@ -163,7 +187,7 @@ function takeUp(info) {
     return Math.max(0, Math.min(index + info.origin[axis] - old.origin[axis], info.shape[axis] - 1));
   });
   say(null);
-  buildAll(before.some((n) => n === 0));
+  buildAll(before.some((n) => n === 0)).catch(failed);
   relink();
   $("live").classList.remove("fresh");
   void $("live").offsetWidth;

@@ -1,11 +1,12 @@
 // The axes: which ones are on show, and a slider for each of the others.
 
-import { label } from "./labels.js";
+import { axisTicks } from "./labels.js";
 import { frames, reload } from "./loading.js";
 import { moveTo, setCursor } from "./moving.js";
-import { picture } from "./showing.js";
+import { drawProfile } from "./profiles.js";
+import { look, picture } from "./showing.js";
 import { tellSliders } from "./sliders.js";
-import { $, extent, hidden, isShown, state } from "./state.js";
+import { $, choice, extent, hidden, isMixed, isShown, state, titleOf, valuesTitle } from "./state.js";
 import { grouped } from "./text.js";
 
 const PLAY_MS = 90; // least time between two slices
@@ -15,10 +16,20 @@ export function setAxes(rows, columns) {
   if (rows === columns) return;
   state.rows = rows;
   state.columns = columns;
+  if (isMixed() && (state.colours === rows || state.colours === columns)) state.mode = "colours";
+  flipAsUsual();
   if (isShown(state.slider) || state.slider < 0) state.slider = hidden()[0] ?? -1;
   buildAxes();
+  changedMode();
   layOut(true);
   reload();
+}
+
+let changedMode = () => {};
+
+/** Call an action when other axes may have changed how elements are shown. */
+export function whenAxesChange(action) {
+  changedMode = action;
 }
 
 /** Give an axis a role; the axis that had the role takes the other's place. */
@@ -33,17 +44,37 @@ function setRole(axis, role) {
 
 /** Tell the picture which axes it has. */
 export function layOut(reset) {
-  const { info } = state;
-  picture.names = [state.rows, state.columns].map((axis) => {
-    if (axis < 0) return "";
-    const units = info.coordinates[axis]?.units;
-    return units ? `${info.names[axis]} (${units})` : info.names[axis];
-  });
-  picture.labels = [state.rows, state.columns].map((axis) => (index) => label(axis, Math.round(index)));
+  const axes = [state.rows, state.columns];
+  picture.names = axes.map(titleOf);
+  picture.ticks = axes.map((axis) => (from, to, most) => axisTicks(axis, from, to, most));
+  picture.line = state.mode === "lines" ? { look: look(), choice: choice(), title: valuesTitle() } : null;
+  if (reset) picture.flips = axes.map(isFlipped);
   picture.setExtents(extent(state.rows), extent(state.columns), reset);
   if (reset) picture.frame = null;
   setCursor();
   picture.draw();
+}
+
+const isFlipped = (axis) => axis >= 0 && Boolean(state.flips[axis]);
+
+/** Flip an axis: draw index 0 at the other side. */
+export function flip(axis) {
+  if (axis < 0 || (state.mode === "table")) return;
+  state.flips[axis] = !state.flips[axis];
+  picture.setFlips(isFlipped(state.rows), isFlipped(state.columns));
+  picture.settle();
+  buildAxes();
+  picture.draw();
+  drawProfile();
+  reload("frame grid");
+}
+
+/** Flip axes as their coordinates suggest: latitudes rise, depths fall. */
+export function flipAsUsual() {
+  state.flips = state.info.names.map((_, axis) => {
+    const usual = state.info.coordinates[axis]?.flip;
+    return Boolean(usual && ((axis === state.rows && usual[0]) || (axis === state.columns && usual[1])));
+  });
 }
 
 function button(text, title, pressed, action) {
@@ -69,15 +100,24 @@ export function buildAxes() {
     title.className = "name";
     const size = document.createElement("small");
     size.textContent = grouped(extent(axis));
+    title.title = titleOf(axis);
     title.append(name, size);
     const roles = document.createElement("div");
     roles.className = "choice";
     if (info.shape.length > 1) {
       for (const [role, text] of [["rows", "↓ rows"], ["columns", "→ columns"]]) {
         const made = button(text, `Show ${name} as ${role}`, state[role] === axis, () => setRole(axis, role));
+        made.setAttribute("aria-label", `${text} ${name}`);
         made.dataset.key = `${axis} ${role}`;
         roles.append(made);
       }
+    }
+    if ((axis === state.rows || axis === state.columns) && state.mode !== "table") {
+      const [sign, key] = axis === state.rows ? ["⇅", "Y"] : ["⇄", "X"];
+      const made = button(sign, `Flip ${name} (${key})`, isFlipped(axis), () => flip(axis));
+      made.setAttribute("aria-label", `Flip ${name}`);
+      made.dataset.key = `${axis} flip`;
+      roles.append(made);
     }
     head.append(title, roles);
     row.append(head);
@@ -85,7 +125,7 @@ export function buildAxes() {
     return row;
   }));
   if (focused) $("axes").querySelector(`[data-key="${focused}"]`)?.focus();
-  $("profileaxes").replaceChildren(...info.names.map((name, axis) => button(name, `The values along ${name}`, state.along === axis, () => setAlong(axis))));
+  $("profileaxes").replaceChildren(...info.names.map((name, axis) => button(name, `The values along ${titleOf(axis)}`, state.along === axis, () => setAlong(axis))));
   tellSliders();
 }
 

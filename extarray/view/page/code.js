@@ -3,16 +3,14 @@
 import { fragment } from "./address.js";
 import { token } from "./api.js";
 import { picture } from "./showing.js";
-import { $, choice, extent, state } from "./state.js";
+import { $, choice, extent, isMixed, state } from "./state.js";
 
 /** The visible part of the plane: the first row, the end of the rows, and the same of columns. */
 export function visiblePart() {
   const [rows, columns] = picture.extents;
   if (picture.fitting || !picture.view) return [0, rows, 0, columns];
-  const { w, h } = picture.plot;
-  const { r, c, sx, sy } = picture.view;
-  const within = (from, seen, n) => [Math.max(0, Math.floor(from)), Math.min(n, Math.ceil(from + seen))];
-  return [...within(r, h / sy, rows), ...within(c, w / sx, columns)];
+  const within = ([from, to], n) => [Math.max(0, Math.floor(from)), Math.min(n, Math.ceil(to))];
+  return [...within(picture.seen.rows, rows), ...within(picture.seen.columns, columns)];
 }
 
 /** Python that reads exactly the elements on show. */
@@ -23,10 +21,15 @@ export function python() {
   const index = info.shape.map((_, axis) => {
     if (axis === state.rows) return part(axis, row, rowEnd);
     if (axis === state.columns) return part(axis, column, columnEnd);
+    if (isMixed() && axis === state.colours) return part(axis, 0, state.channels.length);
     return String(state.at[axis]);
   });
   let read = `a[${index.join(", ") || "()"}]${choice().python}`;
-  if (state.rows > state.columns) read += ".T";
+  // The axes on show are rows, columns and colours, whatever their order in the array.
+  const axes = [state.rows, state.columns, ...(isMixed() ? [state.colours] : [])].filter((axis) => axis >= 0);
+  const order = axes.map((axis) => axes.filter((one) => one < axis).length);
+  if (order.join() === "1,0") read += ".T";
+  else if (order.some((place, i) => place !== i)) read += `.transpose(${order.join(", ")})`;
   const parts = { magnitude: `np.abs(${read})`, phase: `np.angle(${read})`, real: `${read}.real`, imaginary: `${read}.imag` };
   if (choice().parts.length) read = parts[state.part];
   const lines = [...info.code, `shown = ${read}`];

@@ -3,10 +3,11 @@
 import { remember } from "./address.js";
 import { ask, askNumbers, Latest } from "./api.js";
 import { summary } from "./colours.js";
+import { axisTicks } from "./labels.js";
 import { failed } from "./notices.js";
 import { Picture } from "./picture.js";
-import { look, picture } from "./showing.js";
-import { $, shown, state } from "./state.js";
+import { look, paintAs, picture } from "./showing.js";
+import { $, isMixed, mixture, shown, state } from "./state.js";
 import { grouped } from "./text.js";
 
 /** The second array; `name` null: none. */
@@ -51,6 +52,7 @@ const fits = () => lengthOf(rowsOf()) === picture.extents[0] && lengthOf(columns
 /** Why the second array cannot be shown; empty: it can. */
 function problem() {
   const { info } = other;
+  if (state.mode === "table") return "is not shown beside a table";
   if (!info.shape.length || info.shape.some((n) => n === 0)) return "has no plane of elements";
   if (columnsOf() < 0 || (state.rows >= 0 && rowsOf() < 0)) return "has no axes that agree with rows and columns";
   return "";
@@ -64,12 +66,23 @@ function placeOf(at) {
 const fieldOf = () => (state.field < other.info.choices.length ? state.field : 0);
 const question = (at) => ({ name: other.name, at: placeOf(at).join(","), field: fieldOf(), part: state.part });
 
+/** The colours or channels of the second array, as far as it has those of the first. */
+function otherMixture() {
+  const axis = isMixed() ? axisOf(state.colours) : -1;
+  if (axis < 0 || other.info.shape[axis] !== state.info.shape[state.colours]) return {};
+  return { ...mixture(), colours: axis };
+}
+
 const frames = new Latest(async (task, now) => {
   const part = (axis, [start, stop, pixels]) => [axis, Math.min(start, lengthOf(axis)), Math.min(stop, lengthOf(axis)), pixels].join(",");
   const view = drawing();
+  const { mode } = state;
   const { rows, columns } = view.window();
   const query = {
     ...question(state.at),
+    ...otherMixture(),
+    ends: state.mode === "lines" ? 1 : null,
+    together: state.mode === "rgb" ? 1 : null,
     rows: rowsOf() < 0 ? null : part(rowsOf(), rows),
     columns: part(columnsOf(), columns),
     ms: 100,
@@ -80,7 +93,7 @@ const frames = new Latest(async (task, now) => {
   while (true) {
     const begun = performance.now();
     const frame = await askNumbers("plane", { ...query, level, whole }, now.controller.signal);
-    if (!frame || query.name !== other.name) return;
+    if (!frame || query.name !== other.name || mode !== state.mode) return;
     // Later looks compare what is read in steps, which is fast, and not the extremes.
     frame.known = whole ? view.frame.known : frame.check;
     frame.pace = whole ? view.frame.pace : performance.now() - begun;
@@ -114,10 +127,16 @@ function failedOther(error) {
 /** The colours of the second picture. */
 function otherLook() {
   const { frame } = drawing();
-  const mine = look();
-  if (other.same || !frame) return mine;
-  const counted = summary(frame, state.fill);
-  let [low, high] = state.range === "full" ? [counted.low, counted.high] : [counted.p1, counted.p99];
+  let mine = look();
+  if (!frame) return mine;
+  // Both ranges are relative to a number that each frame has for itself.
+  const moved = Number(state.zero - (frame.zero ?? 0n));
+  mine = { ...mine, low: mine.low + moved, high: mine.high + moved, zero: frame.zero ?? 0n };
+  // Two lines in one picture have one axis.
+  if (other.same || frame.channels || (state.mode === "lines" && drawing() === over)) return mine;
+  const counted = summary(frame, mine);
+  if (!counted) return mine;
+  let [low, high] = state.range === "full" || state.mode === "lines" ? [counted.low, counted.high] : [counted.p1, counted.p99];
   if (!(high > low)) [low, high] = [counted.low, counted.high];
   if (!(high > low)) [low, high] = [low - 1, high + 1];
   return { ...mine, low, high };
@@ -138,8 +157,13 @@ export function follow() {
   $("otherstage").hidden = view !== beside;
   $("overpicture").hidden = view !== over;
   $("overpicture").style.opacity = String(other.mix);
+  $("overpicture").classList.toggle("line", Boolean(picture.line));
+  $("samerow").hidden = Boolean(view.frame?.channels) || (view === over && Boolean(picture.line));
   // Linked by indices, so these are true for both; coordinates may differ.
-  view.names = [rowsOf(), columnsOf()].map((axis) => (axis < 0 ? "" : other.info.names[axis]));
+  const sides = [rowsOf(), columnsOf()];
+  view.names = sides.map((axis) => (axis < 0 ? "" : other.info.names[axis]));
+  view.ticks = sides.map((axis) => (from, to, most) => axisTicks(-1, from, to, most));
+  view.flips = picture.flips;
   view.square = picture.square;
   view.extents = [lengthOf(rowsOf()), lengthOf(columnsOf())];
   view.fitting = picture.fitting || !fits();
@@ -154,16 +178,17 @@ export function follow() {
   view.cursor = place(state.at);
   view.hover = place(shown.hover);
   const colours = otherLook();
-  const now = JSON.stringify([view === over, view.window(), question(state.at), state.rows, state.columns, other.info.revision]);
+  const now = JSON.stringify([view === over, view.window(), question(state.at), otherMixture(), state.mode, state.rows, state.columns, other.info.revision]);
   if (now !== asked) {
     asked = now;
     frames.want({ again: false });
   }
-  const paint = JSON.stringify([view === over, colours, document.documentElement.dataset.theme]);
+  const paint = JSON.stringify([view === over, { ...colours, zero: null }, state.channels, state.mode]);
   if (paint !== painted && view.frame) {
     painted = paint;
-    view.recolour(colours);
+    if (!picture.line) paintAs(view.pixels, view.frame, colours);
   }
+  view.line = picture.line && { look: colours, choice: other.info.choices[fieldOf()], title: "" };
   view.draw();
   const at = shown.hover ?? state.at;
   const where = JSON.stringify([question(at), other.info.revision]);

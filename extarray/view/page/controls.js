@@ -1,10 +1,12 @@
 // The controls of the values and their colours.
 
 import { remember } from "./address.js";
-import { MAPS, summary } from "./colours.js";
+import { MAPS } from "./colours.js";
 import { reload } from "./loading.js";
-import { autoRange, picture, recolour, setRange } from "./showing.js";
-import { $, choice, shown, state } from "./state.js";
+import { drawProfile } from "./profiles.js";
+import { SCALES } from "./scales.js";
+import { autoRange, count, recolour, scaleNow, setRange } from "./showing.js";
+import { $, choice, state } from "./state.js";
 import { parse } from "./text.js";
 
 export function buildFields() {
@@ -19,7 +21,6 @@ export function buildFields() {
   $("partrow").hidden = parts.length === 0;
   $("fields").hidden = $("fieldrow").hidden && $("partrow").hidden;
   $("fillvalue").textContent = choice().fill;
-  $("range").classList.toggle("wide", choice().kind === "datetime");
 }
 
 function setField(field, part) {
@@ -32,13 +33,22 @@ function setField(field, part) {
   if (kind === "complex" && part === "phase") setMap("Circle", true);
   else if (state.map === "Circle") setMap("Dusk", true);
   buildFields();
+  changedField();
   reload("frame profile value");
+}
+
+let changedField = () => {};
+
+/** Call an action when another field is shown. */
+export function whenFieldChanges(action) {
+  changedField = action;
 }
 
 export function setMap(name, quietly) {
   state.map = name;
   $("map").value = name;
   if (quietly) return;
+  count();
   autoRange();
   recolour();
   remember();
@@ -47,12 +57,27 @@ export function setMap(name, quietly) {
 function setFill(on) {
   state.fill = on;
   $("fill").checked = on;
-  if (picture.frame) {
-    shown.counted = summary(picture.frame, on);
-    autoRange();
-  }
+  count();
   recolour();
   remember();
+}
+
+export function setScale(scale) {
+  state.scale = scale;
+  $("scale").value = scale;
+  // A range with numbers that have no logarithm is no range.
+  if (state.range === "hold" && scale === "log" && state.low + Number(state.zero) <= 0) state.range = "auto";
+  count();
+  recolour();
+  drawProfile();
+  remember();
+}
+
+/** The next scale, for the key. */
+export function nextScale() {
+  if ($("scalerow").hidden) return;
+  const names = Object.keys(SCALES);
+  setScale(names[(names.indexOf(state.scale) + 1) % names.length]);
 }
 
 export function setGrid(on) {
@@ -65,12 +90,14 @@ export function setGrid(on) {
 export function listenToControls() {
   $("map").replaceChildren(...MAPS.map((name) => new Option(name, name)));
   $("map").addEventListener("change", () => setMap($("map").value));
+  $("scale").replaceChildren(...Object.entries(SCALES).map(([name, text]) => new Option(text, name)));
+  $("scale").addEventListener("change", () => setScale($("scale").value));
   $("auto").addEventListener("click", () => setRange("auto"));
   $("full").addEventListener("click", () => setRange("full"));
   for (const id of ["low", "high"]) {
     $(id).addEventListener("change", () => {
-      const ends = { low: state.low, high: state.high, [id]: parse($(id).value, choice()) };
-      const fits = ends.low < ends.high;
+      const ends = { low: state.low, high: state.high, [id]: parse($(id).value, choice(), state.zero) };
+      const fits = ends.low < ends.high && !(scaleNow() === "log" && ends.low + Number(state.zero) <= 0);
       $(id).setAttribute("aria-invalid", String(!fits));
       if (fits) setRange("hold", ends.low, ends.high);
     });

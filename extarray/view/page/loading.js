@@ -7,29 +7,38 @@ import { drawGrowth } from "./growthmap.js";
 import { failed } from "./notices.js";
 import { drawProfile, tellValue } from "./profiles.js";
 import { picture, showFrame } from "./showing.js";
-import { $, chunkOf, isEmpty, question, shown, state } from "./state.js";
+import { fetchTable } from "./table.js";
+import { $, chunkOf, isEmpty, mixture, question, shown, state } from "./state.js";
 
 const SLOW = 12e6; // bytes per second
 let isSlow = false; // whether bytes arrive slowly
 
 export const frames = new Latest(async (task, now) => {
   if (!state.info.shape.length || isEmpty()) return;
+  if (state.mode === "table") {
+    await fetchTable();
+    return;
+  }
   const { rows, columns } = picture.window();
   const query = {
     ...question(),
+    ...mixture(),
+    ends: state.mode === "lines" ? 1 : null,
+    together: state.mode === "rgb" ? 1 : null,
     rows: state.rows < 0 ? null : [state.rows, ...rows].join(","),
     columns: [state.columns, ...columns].join(","),
     ms: 100,
     have: task.again && picture.frame && picture.frame.name === state.name ? picture.frame.known : null,
   };
   const origin = state.info.origin.join();
+  const { mode } = state;
   // A second look is never coarser than the first.
   let level = task.again && picture.frame ? picture.frame.level : null;
   let whole = null;
   while (true) {
     const begun = performance.now();
     const frame = await askNumbers("plane", { ...query, level, whole, packed: isSlow ? 1 : null }, now.controller.signal);
-    if (!frame || query.name !== state.name) return;
+    if (!frame || query.name !== state.name || mode !== state.mode) return;
     if (frame.origin.join() !== origin) return; // the start has moved: news will tell
     frame.name = state.name;
     frame.took = performance.now() - begun;
@@ -72,7 +81,7 @@ profiles.failed = failed;
 export const values = new Latest(async (at) => {
   if (at.length !== state.info.shape.length || isEmpty()) return;
   const { name } = state;
-  const told = await ask("value", { ...question(), at: at.join(",") });
+  const told = await ask("value", { ...question(), ...mixture(), at: at.join(",") });
   if (name === state.name && at.length === told.labels.length) tellValue(at, told);
 });
 values.failed = failed;

@@ -3,19 +3,23 @@
 import { keepToo, rememberNow, saved } from "./address.js";
 import { ask, takeToken } from "./api.js";
 import { news, seePart, setLive, show, whenListed } from "./arrays.js";
+import { layOut, whenAxesChange } from "./axes.js";
 import { listenToCode } from "./code.js";
 import { listenToComparison, lookAgain, offer, other, restore, whenCompared, whenPointed } from "./compare.js";
-import { listenToControls } from "./controls.js";
+import { listenToControls, whenFieldChanges } from "./controls.js";
 import { key } from "./keys.js";
 import { whenLabelsCome } from "./labels.js";
 import { frames, reload, values } from "./loading.js";
+import { buildModes, listenToModes, tellChannels } from "./modes.js";
 import { failed, say } from "./notices.js";
 import { moved, setHover } from "./moving.js";
 import { listenToPointer } from "./pointer.js";
 import { drawProfile } from "./profiles.js";
+import { listenToSaving } from "./saving.js";
 import { picture } from "./showing.js";
 import { tellSliders } from "./sliders.js";
 import { $, shown, state } from "./state.js";
+import { drawTable } from "./table.js";
 import { redrawAll, setTheme, THEMES } from "./theme.js";
 import { able, listenToTree, setTree, setTreeOpen, whenChosen } from "./tree.js";
 
@@ -26,10 +30,16 @@ const isNarrow = () => matchMedia("(max-width: 860px)").matches;
 function listen() {
   listenToPointer();
   listenToControls();
+  listenToModes();
+  listenToSaving();
+  whenAxesChange(buildModes);
+  whenFieldChanges(() => { buildModes(); layOut(true); });
   whenLabelsCome(() => {
     picture.draw();
     drawProfile();
     tellSliders();
+    tellChannels();
+    drawTable();
   });
   $("live").addEventListener("click", () => setLive(!state.live));
   $("help").addEventListener("click", () => $("keys").showModal());

@@ -2,9 +2,11 @@
 
 import { drawGrowth, growth } from "./growthmap.js";
 import { reload, values } from "./loading.js";
+import { failed } from "./notices.js";
 import { drawProfile, profile } from "./profiles.js";
 import { picture } from "./showing.js";
 import { tellSliders } from "./sliders.js";
+import { drawTable, fetchTable, revealInTable } from "./table.js";
 import { extent, isEmpty, isShown, shown, state } from "./state.js";
 
 /** Go to an index of an axis. */
@@ -37,6 +39,12 @@ export function moved(axes) {
 }
 
 export function setCursor() {
+  if (state.mode === "table" && !isEmpty()) {
+    revealInTable(state.at);
+    drawTable();
+    fetchTable().catch(failed);
+    return;
+  }
   picture.cursor = isEmpty() ? null : { row: state.rows < 0 ? 0 : state.at[state.rows], column: state.at[state.columns] };
   if (picture.cursor && picture.reveal(picture.cursor.row, picture.cursor.column)) {
     picture.draw();
@@ -75,6 +83,12 @@ export function fit() {
   picture.fit();
   picture.draw();
   reload("frame grid");
+}
+
+/** Point at an element, by the indices of all axes. */
+export function pointAt(at) {
+  shown.hover = at;
+  values.want([...(at ?? state.at)]);
 }
 
 profile.chosen = (index) => moveTo(state.along, index);

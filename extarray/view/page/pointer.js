@@ -1,20 +1,42 @@
 // The pointer on the picture.
 
 import { reload } from "./loading.js";
-import { fit, moved, setHover, zoom } from "./moving.js";
+import { fit, moved, pointAt, setHover, zoom } from "./moving.js";
 import { picture } from "./showing.js";
 import { $, isEmpty, state } from "./state.js";
+import { elementOf, scrollTable } from "./table.js";
+
+/** Follow the pointer and the wheel on the table. */
+function listenToTable() {
+  const table = $("table");
+  table.addEventListener("pointermove", (event) => pointAt(elementOf(event.target)));
+  table.addEventListener("pointerleave", () => pointAt(null));
+  table.addEventListener("click", (event) => {
+    const found = elementOf(event.target);
+    if (!found) return;
+    state.at = found;
+    moved([state.rows, state.columns]);
+  });
+  table.addEventListener("wheel", (event) => {
+    event.preventDefault();
+    const step = (delta) => Math.sign(delta) * Math.max(1, Math.round(Math.abs(delta) / (event.deltaMode ? 1 : 40)));
+    if (event.shiftKey) scrollTable(0, step(event.deltaY || event.deltaX));
+    else scrollTable(step(event.deltaY), step(event.deltaX));
+  }, { passive: false });
+}
 
 /** Follow the pointer, the wheel, and the buttons that zoom. */
 export function listenToPointer() {
   const stage = $("stage");
   let press = null;
+  listenToTable();
   stage.addEventListener("pointerdown", (event) => {
-    if (event.target.closest("button") || event.button) return;
+    if (event.target.closest("button, #table, #say") || event.button) return;
     press = { x: event.clientX, y: event.clientY, moved: false };
     stage.setPointerCapture(event.pointerId);
   });
   stage.addEventListener("pointermove", (event) => {
+    if (state.mode === "table") return;
     const box = stage.getBoundingClientRect();
     if (press) {
       const [dx, dy] = [event.clientX - press.x, event.clientY - press.y];
@@ -44,8 +66,9 @@ export function listenToPointer() {
     press = null;
   });
   stage.addEventListener("pointercancel", () => { press = null; stage.classList.remove("moved"); });
-  stage.addEventListener("pointerleave", () => setHover(null));
+  stage.addEventListener("pointerleave", () => state.mode !== "table" && setHover(null));
   stage.addEventListener("wheel", (event) => {
+    if (state.mode === "table") return;
     event.preventDefault();
     const box = stage.getBoundingClientRect();
     zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), event.clientX - box.x, event.clientY - box.y);

@@ -4,7 +4,7 @@ import { forgetInk } from "./canvas.js";
 import { drawGrowth } from "./growthmap.js";
 import { drawProfile } from "./profiles.js";
 import { histogram, look, picture } from "./showing.js";
-import { $, shown, state } from "./state.js";
+import { $, choice, shown, state } from "./state.js";
 
 export const THEMES = ["auto", "light", "dark"];
 
@@ -21,7 +21,7 @@ export function redrawAll() {
   forgetInk();
   if (!state.info) return;
   picture.draw();
-  histogram.draw(shown.counted, look());
+  histogram.draw(shown.counted, look(), choice());
   drawProfile();
   drawGrowth();
 }
