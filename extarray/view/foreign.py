@@ -175,10 +175,13 @@ class ForeignFile:
             There is no such file; arrays that are open still have their elements.
         """
         with self.lock:
-            now = self._facts()
-            if now == self._known or (self._known is not None and time.monotonic() < self._next):
-                return
             clock, is_first = time.monotonic(), self._known is None
+            if clock < self._next:
+                return
+            now = self._facts()
+            if now == self._known:
+                self._next = time.monotonic() + _SHARE * (time.monotonic() - clock)
+                return
             # Libraries share what they know about a file among those who have it open.
             for each in list(self._opened):
                 each.close()
@@ -189,7 +192,7 @@ class ForeignFile:
                 self._known = now
             finally:
                 took = 0.0 if is_first else time.monotonic() - clock  # the first loads libraries
-                self._next = time.monotonic() + max(0.2, _SHARE * took)
+                self._next = time.monotonic() + _SHARE * took
 
     def _facts(self) -> tuple[Any, ...]:
         """Return facts that change with the file; of a folder, with its metadata."""
@@ -581,6 +584,8 @@ class _Opened:
                     found = self.stored()
                 elif len(self._file.names()) == 1 and not self.is_folder:
                     found = os.stat(self._file.file).st_size
+                    if self.is_mapped and found < self.nbytes:
+                        found = self.nbytes  # the file is a header; its elements lie beside it
         return "" if found is None else format_bytes(found)
 
 

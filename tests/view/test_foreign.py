@@ -175,7 +175,7 @@ def test_a_file_that_is_written_again_is_opened_again(tmp_path):
         assert exhibit.array[2, 3] == 11
         os.remove(tmp_path / "x.npy")
         with pytest.raises(xa.MissingError, match="deleted or moved"):
-            exhibit.refresh()
+            until(lambda: exhibit.refresh() is None)
         assert exhibit.array[2, 3] == 11
 
 
