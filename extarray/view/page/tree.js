@@ -107,6 +107,8 @@ export function drawTree() {
       for (const one of sorted(node.inner)) if (matches(one, wanted)) list.append(make(one, level + 1));
       item.append(list);
     } else about.textContent = String(node.inner.length);
+    // Otherwise the name would be the text of all that is in the group.
+    item.setAttribute("aria-label", node.name);
     return item;
   };
   const had = $("tree").contains(document.activeElement);
