@@ -6,6 +6,7 @@ import { summary } from "./colours.js";
 import { axisTicks } from "./labels.js";
 import { failed } from "./notices.js";
 import { Picture } from "./picture.js";
+import { textOf, withUnits } from "./profiles.js";
 import { look, paintAs, picture } from "./showing.js";
 import { $, isMixed, mixture, shown, state } from "./state.js";
 import { grouped } from "./text.js";
@@ -35,9 +36,13 @@ export function linkedAxes(first, second) {
   const found = hasNames(first) && hasNames(second)
     ? second.names.map((name) => first.names.indexOf(name)) : [];
   if (found.some((axis) => axis >= 0)) return found;
-  // Without names the last axes agree, as in NumPy's broadcasting.
-  const shift = first.shape.length - second.shape.length;
-  return second.shape.map((n, axis) => (axis + shift >= 0 ? axis + shift : -1));
+  // Without names neighbouring axes of equal extents agree, or else the last ones.
+  const [n, m] = [first.shape.length, second.shape.length];
+  const linked = (shift) => second.shape.map((_, axis) => (axis + shift >= 0 && axis + shift < n ? axis + shift : -1));
+  const score = (shift) => linked(shift).filter((mine, axis) => mine >= 0 && first.shape[mine] === second.shape[axis]).length;
+  let best = n - m;
+  for (let shift = n - 1; shift > -m; shift -= 1) if (score(shift) > score(best)) best = shift;
+  return linked(best);
 }
 
 const axisOf = (mine) => other.axes.indexOf(mine);
@@ -112,8 +117,8 @@ frames.failed = failedOther;
 
 const values = new Latest(async (at) => {
   const { name } = other;
-  const answer = await ask("value", { ...question(at) });
-  if (name === other.name) $("othervalue").textContent = answer.value;
+  const answer = await ask("value", { ...question(at), ...otherMixture() });
+  if (name === other.name) $("othervalue").textContent = withUnits(textOf(answer), other.info, fieldOf());
 });
 values.failed = failedOther;
 

@@ -30,11 +30,21 @@ export function tellValue(at, told) {
     const extra = told.labels[axis] ? ` (${told.labels[axis]}${unitsOf(axis)})` : "";
     return [`${name} `, index, extra, "  ·  "];
   }).slice(0, -1));
-  const units = info.choices[state.field].label ? "" : unitText(info.units ?? "");
-  const text = told.values ? told.values.map((value, k) => `${mixedName(k, told.channels[k])} ${value}`).join(" · ") : told.value;
-  $("value").textContent = units ? `${text} ${units}` : text;
+  const text = textOf(told);
+  $("value").textContent = withUnits(text, info, state.field);
   $("value").title = told.record || text;
   document.body.dataset.value = text;
+}
+
+/** An answer as text: one value, or those of all colours. */
+export function textOf(told) {
+  return told.values ? told.values.map((value, k) => `${mixedName(k, told.channels[k])} ${value}`).join(" · ") : told.value;
+}
+
+/** A text with the units of an array. */
+export function withUnits(text, info, field) {
+  const units = info.choices[field].label ? "" : unitText(info.units ?? "");
+  return units ? `${text} ${units}` : text;
 }
 
 /** The name of a channel, or of a colour. */
