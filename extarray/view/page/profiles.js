@@ -39,7 +39,7 @@ export function tellValue(at, told) {
 
 /** The name of a channel, or of a colour. */
 function mixedName(k, text) {
-  return state.mode === "rgb" ? "RGBA"[k] : text || state.channels[k]?.index;
+  return state.mode === "rgb" ? "RGBA"[k] : `${text || `${state.info.names[state.colours]} ${state.channels[k]?.index}`}:`;
 }
 
 /** The coordinate of a channel, or its number. */
