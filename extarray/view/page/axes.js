@@ -125,7 +125,11 @@ export function buildAxes() {
     return row;
   }));
   if (focused) $("axes").querySelector(`[data-key="${focused}"]`)?.focus();
-  $("profileaxes").replaceChildren(...info.names.map((name, axis) => button(name, `The values along ${titleOf(axis)}`, state.along === axis, () => setAlong(axis))));
+  $("profileaxes").replaceChildren(...info.names.map((name, axis) => {
+    const made = button(name, `The values along ${titleOf(axis)}`, state.along === axis, () => setAlong(axis));
+    made.setAttribute("aria-label", `Profile along ${name}`);
+    return made;
+  }));
   tellSliders();
 }
 

@@ -153,6 +153,8 @@ export function paint(canvas, frame, look) {
       } else if (bits[i] === FILL_BITS) { out[i] = fillPixel; found.fill += 1; } else found.nan += 1;
     }
   }
+  // The fill value may be a number without a logarithm, such as zero.
+  if (!look.fill && frame.fill !== null && fillPixel === NOTHING) found.none += found.fill;
   context.putImageData(image, 0, 0);
   return found;
 }
@@ -184,7 +186,7 @@ export function mix(canvas, frame, layers) {
   if (!width || !height) return found;
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
-  const out = image.data; // sums end at 255
+  const out = image.data; // rounds, and ends at 255
   const n = width * height;
   const seen = new Uint8Array(n);
   const sums = new Float32Array(3 * n);
@@ -204,10 +206,10 @@ export function mix(canvas, frame, layers) {
   const opacity = alpha ? partsOf(frame, alpha) : () => 1;
   for (let i = 0; i < n; i += 1) {
     if (!seen[i]) { found.nan += 1; continue; }
-    out[4 * i] = sums[3 * i] + 0.5;
-    out[4 * i + 1] = sums[3 * i + 1] + 0.5;
-    out[4 * i + 2] = sums[3 * i + 2] + 0.5;
-    out[4 * i + 3] = 255 * (opacity(i) || 0) + 0.5;
+    out[4 * i] = sums[3 * i];
+    out[4 * i + 1] = sums[3 * i + 1];
+    out[4 * i + 2] = sums[3 * i + 2];
+    out[4 * i + 3] = 255 * (opacity(i) || 0);
   }
   context.putImageData(image, 0, 0);
   return found;

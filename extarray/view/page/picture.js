@@ -281,7 +281,7 @@ export class Picture {
   drawNumbers(context) {
     const { sx, sy } = this.view;
     const frame = this.frame;
-    if (sx < 44 || sy < 17 || !frame.data || frame.steps[0] > 1 || frame.steps[1] > 1 || !this.numberText) return;
+    if (sx < 44 || sy < 17 || frame.channels || frame.steps[0] > 1 || frame.steps[1] > 1 || !this.numberText) return;
     const { rows, columns } = this.window();
     context.textAlign = "center";
     context.textBaseline = "middle";

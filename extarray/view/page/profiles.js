@@ -49,7 +49,7 @@ export function withUnits(text, info, field) {
 
 /** The name of a channel, or of a colour. */
 function mixedName(k, text) {
-  return state.mode === "rgb" ? "RGBA"[k] : text || state.channels[k]?.index;
+  return state.mode === "rgb" ? "RGBA"[k] : `${text || `${state.info.names[state.colours]} ${state.channels[k]?.index}`}:`;
 }
 
 /** The coordinate of a channel, or its number. */

@@ -28,14 +28,18 @@ const PRIMARIES = ["#ff0000", "#00ff00", "#0000ff"];
 
 /** The numbers that the histogram and the range are about: of one channel, or all. */
 function rangedPart(frame) {
-  if (state.mode !== "channels" || !frame.channels) return frame;
-  return channelOf(frame, state.active);
+  if (!frame.channels) return frame;
+  return state.mode === "channels" ? channelOf(frame, state.active) : channelOf(frame, 0, 3); // without the opacity
 }
 
-function channelOf(frame, k) {
+function channelOf(frame, k, count = 1) {
   const n = frame.shape[0] * frame.shape[1];
-  return { ...frame, data: frame.data.subarray(k * n, (k + 1) * n), bits: frame.bits?.subarray(k * n, (k + 1) * n) };
+  const part = (all) => all?.subarray(k * n, (k + count) * n);
+  return { ...frame, data: part(frame.data), bits: part(frame.bits) };
 }
+
+/** The greatest opacity: that of the data type, or 1. */
+const opaque = (frame) => ({ u1: 255, u2: 65535 }[frame.code] ?? 1);
 
 /** Count the numbers of the frame, and set the range. */
 export function count(frame = picture.frame) {
@@ -89,7 +93,11 @@ function rangeOf(range, counted, frame) {
   else if (state.map === "Divide" && state.mode === "colours" && scaleNow() !== "log" && low < 0 && high > 0) {
     [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
   }
-  if (!(high > low)) { const room = Math.abs(low) * 0.01 || 1; low -= room; high += room; }
+  if (!(high > low)) {
+    const room = Math.abs(low) * 0.01 || 1;
+    if (!isMixed()) low -= room; // a channel without anything is black
+    high += room;
+  }
   if (scaleNow() === "log" && low + Number(state.zero) <= 0) low = counted.low;
   return [low, high];
 }
@@ -125,10 +133,11 @@ function paintFrame() {
 /** Paint any frame with a look, or with the looks of the channels. */
 export function paintAs(canvas, frame, base) {
   if (!frame.channels) return paint(canvas, frame, base);
-  const layers = state.channels.map((one, k) => ({
-    k, colour: state.mode === "rgb" ? PRIMARIES[k] : one.colour, look: { ...base, ...(state.mode === "rgb" ? {} : { low: one.low, high: one.high }) },
-    on: one.on, isAlpha: state.mode === "rgb" && k === 3,
-  })).filter((one) => one.on);
+  const layers = state.channels.map((one, k) => {
+    if (state.mode === "channels") return { k, colour: one.colour, look: { ...base, low: one.low, high: one.high }, on: one.on };
+    if (k < 3) return { k, colour: PRIMARIES[k], look: base, on: true };
+    return { k, isAlpha: true, look: { ...base, scale: "linear", low: 0, high: opaque(frame) }, on: true };
+  }).filter((one) => one.on);
   return mix(canvas, frame, layers);
 }
 
