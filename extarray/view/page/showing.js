@@ -165,6 +165,7 @@ export function setRange(kind, low, high) {
   if (kind === "hold") {
     state.low = low;
     state.high = high;
+    keepRange();
   } else autoRange();
   recolour();
   remember();
