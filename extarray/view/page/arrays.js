@@ -14,7 +14,7 @@ import { failed, say, setLost } from "./notices.js";
 import { drawProfile, tellValue } from "./profiles.js";
 import { SCALES } from "./scales.js";
 import { histogram, look, picture } from "./showing.js";
-import { $, choice, hidden, isEmpty, isShown, shown, state, valuesTitle } from "./state.js";
+import { $, choice, hidden, isEmpty, isMixed, isShown, shown, state, valuesTitle } from "./state.js";
 import { hideTable } from "./table.js";
 import { grouped } from "./text.js";
 import { markShown, revision, setTree } from "./tree.js";
@@ -174,7 +174,8 @@ function tellInfo() {
 /** Adopt news: the array has grown, shrunk, or is another one. */
 function takeUp(info) {
   const old = state.info;
-  if (info.shape.length !== old.shape.length || JSON.stringify(info.choices) !== JSON.stringify(old.choices)) {
+  const hasOtherColours = isMixed() && info.shape[state.colours] !== old.shape[state.colours];
+  if (info.shape.length !== old.shape.length || hasOtherColours || JSON.stringify(info.choices) !== JSON.stringify(old.choices)) {
     show(state.name);
     return;
   }

@@ -91,6 +91,8 @@ export function buildModes() {
   const isTable = state.mode === "table";
   const isNothing = !state.info.shape.length || isEmpty();
   if (!isTable) hideTable();
+  // Screen readers read a table by keys of their own.
+  $("stage").setAttribute("role", isTable ? "region" : "application");
   $("picture").hidden = isTable;
   $("overlay").hidden = isTable;
   $("zoom").hidden = isTable || isNothing;
