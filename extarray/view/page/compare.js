@@ -235,7 +235,7 @@ export function takeUpOther(info) {
   $("comparing").hidden = !isOn;
   $("otherstage").hidden = true;
   $("overpicture").hidden = true;
-  $("otherbar").hidden = !isOn;
+  $("otherbar").hidden = !isOn || !state.info.shape.length;
   if (isOn) {
     other.axes = linkedAxes(state.info, info);
     other.at = info.shape.map((n, axis) => clamped(other.at[axis] ?? 0, n));
