@@ -22,6 +22,13 @@ pytestmark = [
 
 DATA = np.random.default_rng(0).standard_normal((6, 20, 30)).astype("f4")
 DATA[:, 5, 7] = np.nan
+#: Controls and texts that are cut off, or reach beyond the window.
+CUT = """
+return [...document.querySelectorAll('main button, main select, main input, main output, #fillrow')]
+  .filter((e) => e.checkVisibility() && (e.scrollWidth > e.clientWidth + 1 && e.tagName !== 'SELECT'
+    || e.getBoundingClientRect().right > innerWidth || e.getBoundingClientRect().left < 0))
+  .map((e) => `${e.id} ${e.value ?? e.textContent}`)
+"""
 LATITUDES = np.linspace(-88, 88, 45, dtype="f4")[:, None]
 PHOTO = np.zeros((30, 40, 3), "u1")
 PHOTO[:15, :, 0] = PHOTO[:, 20:, 2] = 255
@@ -676,6 +683,10 @@ def test_narrow_windows_show_the_value(browser, server):
                 )
                 assert box[0] >= 0 and box[1] <= width and box[2] <= 1, (name, width, box)
             assert page.js("return document.documentElement.scrollWidth") <= width
+            for name in ("big", "cells", "line", "words", "records"):
+                page.show(name)
+                until(lambda page=page: page.text("value"))
+                assert page.js(CUT) == [], (name, width)
             low = "return document.getElementById('value').getBoundingClientRect().bottom"
             assert page.js(low) <= 700
     finally:
