@@ -66,18 +66,19 @@ def make(path):
             "lat": {
                 "dims": ["lat"],
                 "data": (62 - np.arange(SHAPE[1]) / 4).tolist(),
-                "attrs": {"units": "°N"},
+                "attrs": {"units": "degrees_north"},
             },
             "lon": {
                 "dims": ["lon"],
                 "data": (np.arange(SHAPE[2]) / 4 - 40).tolist(),
-                "attrs": {"units": "°E"},
+                "attrs": {"units": "degrees_east"},
             },
         }
         a.attrs["coords"] = {
             name: {**form, "origin": [origin[name]]} for name, form in a.attrs["coords"].items()
         }
         a.attrs["units"] = "°C"
+        a.attrs["long_name"] = "Sea surface temperature"
 
 
 def settled(browser):

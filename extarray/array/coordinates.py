@@ -26,7 +26,7 @@ from extarray.format.labels import (
     known_origin,
 )
 
-__all__ = ["Coordinate", "coordinate_of", "coordinates_of", "short_texts"]
+__all__ = ["Coordinate", "attached", "coordinate_of", "coordinates_of", "short_texts"]
 
 _MOST = 4096  # labels in an answer
 
@@ -45,6 +45,8 @@ class Coordinate(NamedTuple):
     title : str
         The name in words; empty if unknown.
     calendar : str
+    points : str
+        Where greater values are by convention: ``"up"``, ``"down"``, ``"right"``, or empty.
     """
 
     name: str
@@ -53,6 +55,14 @@ class Coordinate(NamedTuple):
     labels: Any
     title: str = ""
     calendar: str = ""
+    points: str = ""
+
+    @property
+    def descends(self) -> bool:
+        """Whether the last label is less than the first."""
+        n = self.labels.shape[0]
+        is_ordered = n > 1 and self.labels.dtype.kind in "iufmM"
+        return bool(is_ordered and self.labels[n - 1] < self.labels[0])
 
     def at(self, indices: NDArray[np.int64]) -> NDArray[Any] | None:
         """Return the labels of some elements in ascending order; None if one has no label.
@@ -182,16 +192,28 @@ def coordinate_of(
                 first = first_labels(form, now)[0]
                 labels = _labels(form)
                 if first is not None and labels is not None:
-                    return Coordinate(
-                        key, _units(form.get("attrs")), first, labels, *_words(form.get("attrs"))
-                    )
+                    kept = form.get("attrs")
+                    words = (*_words(kept), _points(key, kept))
+                    return Coordinate(key, _units(kept), first, labels, *words)
     other = sibling(name)
     if other is None or other.ndim != 1 or (other.dims or (name,)) != (name,):
         return None
     mine = known_origin(attrs.get(DATASET_ORIGIN), len(origin)) or (0,) * len(origin)
     its = known_origin(other.attrs.get(DATASET_ORIGIN), 1) or (0,)
     first = (other.origin[0] - its[0]) - (origin[axis] - mine[axis])
-    return Coordinate(name, _units(other.attrs), first, other, *_words(other.attrs))
+    words = (*_words(other.attrs), _points(name, other.attrs))
+    return Coordinate(name, _units(other.attrs), first, other, *words)
+
+
+def attached(name: str, labels: Any, attrs: Mapping[str, Any]) -> Coordinate:
+    """Return the coordinate of an axis that a file attaches to an array.
+
+    Examples
+    --------
+    >>> attached("lat", np.array([50.0, 51.0]), {"units": "degrees_north"}).units
+    'degrees_north'
+    """
+    return Coordinate(name, _units(attrs), 0, labels, *_words(attrs), _points(name, attrs))
 
 
 def _labels(form: Mapping[str, Any]) -> NDArray[Any] | None:
@@ -214,6 +236,42 @@ def _words(attrs: Any) -> tuple[str, str]:
     texts = [get("long_name") or get("standard_name"), get("calendar")]
     title, calendar = (text if isinstance(text, str) else "" for text in texts)
     return title, calendar
+
+
+_NORTH = re.compile(r"degrees?_?n(orth)?")
+_EAST = re.compile(r"degrees?_?e(ast)?")
+_PRESSURES = {"pa", "hpa", "kpa", "mbar", "millibar", "millibars", "bar", "dbar", "decibar"}
+_MEANINGS = (
+    ("up", {"latitude", "grid_latitude", "projection_y_coordinate", "altitude", "height"}),
+    ("down", {"depth", "air_pressure", "sea_water_pressure"}),
+    ("right", {"longitude", "grid_longitude", "projection_x_coordinate"}),
+)
+_NAMES = {"lat": "up", "latitude": "up", "lon": "right", "long": "right", "longitude": "right"}
+
+
+def _points(name: str, attrs: Any) -> str:
+    """Return the side of a picture where a coordinate has its greater values.
+
+    The signs are those of the CF conventions, and the names of latitude and longitude.
+    """
+
+    def text(key: str) -> str:
+        value = attrs.get(key) if hasattr(attrs, "get") else None
+        return value.strip().lower() if isinstance(value, str) else ""
+
+    if text("positive") in ("up", "down"):
+        return text("positive")
+    for side, meanings in _MEANINGS:
+        if text("standard_name") in meanings:
+            return side
+    units = text("units")
+    if _NORTH.fullmatch(units):
+        return "up"
+    if _EAST.fullmatch(units):
+        return "right"
+    if units in _PRESSURES:
+        return "down"
+    return _NAMES.get(name.lower(), "")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import time
@@ -146,19 +147,23 @@ def _text(a: Any, kind: str, given: dict[str, Any]) -> str:
 
 @command(
     "view",
-    "browse an array, or the arrays of a folder, in a web browser",
-    array_path(),
+    "browse arrays, folders of them, or files of other formats in a web browser",
+    array_path("paths", "PATH...", nargs=-1, required=True),
     option("--port", "N", "port to listen on (default: a free one)", type=int, default=0),
     flag("--no-browser", "print the address without opening a browser"),
-    details="The page follows the array as it grows.  It is served to this machine only, and "
+    details="PATH is an array, a folder, a packed file, or a file of another format, such as HDF5, "
+    "netCDF, Zarr, TIFF, FITS or .npy, which is read in place; or FILE:/NAME, an array or a group "
+    "in it.  The page follows arrays as they grow.  It is served to this machine only, and "
     "requires the key in the printed address.  Press Ctrl-C to stop.",
 )
-def view(path: str, port: int, no_browser: bool) -> None:
+def view(paths: tuple[str, ...], port: int, no_browser: bool) -> None:
     """Serve the page until Ctrl-C."""
+    # HDF5 reads this when it is loaded.  Its lock would keep writers out of a file on show.
+    os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
     from extarray.view import serve
 
     with wrong_calls():
-        serve(path, port=port, browser=not no_browser)
+        serve(*paths, port=port, browser=not no_browser)
 
 
 @command(

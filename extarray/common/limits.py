@@ -126,6 +126,9 @@ class Limits:
     plotted_bytes: int = 1 << 29
     #: Most bytes of elements of a plane that the browser page shows.
     plane_bytes: int = 1 << 27
+    #: Most bytes of elements that the browser page saves in a file, and most elements as CSV.
+    saved_bytes: int = 1 << 28
+    saved_elements: int = 1 << 20
     #: Most pages of the file from which the browser page gets all elements of a plane or a line.
     whole_pages: int = 1 << 18
     #: Elements of the first, coarsest picture of a plane.

@@ -3,9 +3,10 @@
 A format is a module with a `Format`, which `registry` finds by name and by suffix.  Other packages
 add one with an entry point in the group "extarray.formats".  A built-in one needs a module with a
 `Format` (at least name, title, suffixes and `source`; `sink` to write, `names` for several arrays,
-`edit` for mapped arrays) that is listed in `registry._ours`; functions ``from_...`` and ``to_...``,
-exported by ``extarray/__init__``, that share the common parameters of the other formats
-(``tests/formats/test_signatures.py``); and an extra in ``pyproject.toml``, if it needs a library.
+`edit` for mapped arrays, `outline` and `code` for the viewer) that is listed in `registry._ours`;
+functions ``from_...`` and ``to_...``, exported by ``extarray/__init__``, that share the common
+parameters of the other formats (``tests/formats/test_signatures.py``); and an extra in
+``pyproject.toml``, if it needs a library.
 
 From the top down; each module uses only modules below it:
 

@@ -303,7 +303,12 @@ def losses(given: Description) -> list[str]:
     return lost
 
 
-NPY = Format("npy", _TITLE, (".npy",), _source, _sink)
+def _code(file: str, name: Any) -> list[str]:
+    """Return lines of Python that map a file."""
+    return ["import numpy as np", "", f'a = np.load({file!r}, mmap_mode="r")']
+
+
+NPY = Format("npy", _TITLE, (".npy",), _source, _sink, code=_code)
 
 
 # -- .npz ------------------------------------------------------------------------------------------

@@ -320,7 +320,7 @@ def opened(file: Any, mode: str) -> Iterator[Any]:
     with of_library(where, _TITLE):
         if not os.path.exists(where):
             os.stat(where)  # raises the error of the system
-        group = h5py.File(where, mode)
+        group = _file(h5py, where, mode)
     try:
         yield group
     except BaseException:
@@ -329,6 +329,17 @@ def opened(file: Any, mode: str) -> Iterator[Any]:
         raise
     with of_library(where, _TITLE):
         group.close()
+
+
+def _file(h5py: Any, where: str, mode: str) -> Any:
+    """Open a file; one that a writer in SWMR mode has open, as its readers do."""
+    try:
+        return h5py.File(where, mode)
+    except OSError:
+        if mode == "r":
+            with contextlib.suppress(OSError):
+                return h5py.File(where, mode, libver="latest", swmr=True)
+        raise
 
 
 def _names(file: Any) -> list[str]:
@@ -932,7 +943,7 @@ def _make_scale(h5py: Any, parent: Any, scale: str, each: Coordinate) -> list[st
 
 
 @contextlib.contextmanager
-def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
+def _whole_source(file: Any, text: Any = "U") -> Iterator[WholeSource]:
     """Open a file or a group in it with everything that a group needs."""
     h5py: Any = require("h5py", "hdf5", "HDF5")
     lost: list[str] = []
@@ -1010,6 +1021,11 @@ def _whole_sink(file: Any, overwrite: bool, options: dict[str, Any]) -> Iterator
         yield WholeSink(sink, put_attrs, attaches=True)
 
 
+def _code(file: str, name: Any) -> list[str]:
+    """Return lines of Python that open a dataset."""
+    return ["import h5py", "", f"a = h5py.File({file!r})[{name!r}]"]
+
+
 HDF5 = Format(
     "hdf5",
     _TITLE,
@@ -1022,4 +1038,6 @@ HDF5 = Format(
     edit=_edit,
     load_group=from_hdf5,
     save_group=to_hdf5,
+    outline=_whole_source,
+    code=_code,
 )

@@ -940,7 +940,7 @@ def _put_attrs(variable: Any, new: dict[str, Any], gone: list[str], lost: list[s
 
 
 @contextlib.contextmanager
-def _whole_source(file: Any, text: Any) -> Iterator[WholeSource]:
+def _whole_source(file: Any, text: Any = "U") -> Iterator[WholeSource]:
     """Open a file or a group in it with everything that a group needs."""
     lost: list[str] = []
     with opened(file, "r") as outer:
@@ -1000,6 +1000,12 @@ def _whole_sink(
         yield WholeSink(sink, put_attrs)
 
 
+def _code(file: str, name: Any) -> list[str]:
+    """Return lines of Python that open a variable."""
+    opening = [f"a = netCDF4.Dataset({file!r})[{name!r}]", "a.set_auto_maskandscale(False)"]
+    return ["import netCDF4", "", *opening]
+
+
 NETCDF = Format(
     "netcdf",
     _TITLE,
@@ -1012,4 +1018,6 @@ NETCDF = Format(
     edit=_edit,
     load_group=from_netcdf,
     save_group=to_netcdf,
+    outline=_whole_source,
+    code=_code,
 )

@@ -782,6 +782,12 @@ class Format:
         ``suits(file, attrs)`` tells whether a file with a suffix that other formats share is of
         this one, or is to be for an array with these attributes, if they are not None.  None: all
         are.
+    outline : callable, optional
+        ``outline(file)`` returns a context manager that yields the `WholeSource` of the file: its
+        groups with their attributes, and its arrays.  None: a file has no groups.
+    code : callable, optional
+        ``code(file, name)`` returns lines of Python that open an array of numbers as ``a`` with the
+        library of the format, without reading it.  None: the library does not do that.
 
     Examples
     --------
@@ -803,6 +809,8 @@ class Format:
     save_group: Callable[..., Any] | None = field(default=None, repr=False)
     suits: Callable[[Any, Mapping[str, Any] | None], bool] | None = field(default=None, repr=False)
     view: Callable[[Any], Any] | None = field(default=None, repr=False)
+    outline: Callable[[Any], AbstractContextManager[Any]] | None = field(default=None, repr=False)
+    code: Callable[[str, Any], list[str]] | None = field(default=None, repr=False)
 
     def load(
         self,

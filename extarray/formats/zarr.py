@@ -956,6 +956,24 @@ def group_folder(store: Any, overwrite: Any, title: str) -> Iterator[str]:
         yield fresh
 
 
+@contextlib.contextmanager
+def _outline(store: Any) -> Iterator[WholeSource]:
+    """Yield what a store has; an array in place of a group has an empty name."""
+    zarr: Any = require("zarr", "zarr", _TITLE)
+    found = opened(store)
+    if isinstance(found, zarr.Array):
+        yield WholeSource({}, [""], lambda name: _source(found), [])
+    else:
+        with _whole_source(found) as outline:
+            yield outline
+
+
+def _code(store: str, name: Any) -> list[str]:
+    """Return lines of Python that open an array."""
+    path = f", path={name!r}" if name else ""
+    return ["import zarr", "", f'a = zarr.open_array({store!r}{path}, mode="r")']
+
+
 ZARR = Format(
     "zarr",
     _TITLE,
@@ -967,4 +985,6 @@ ZARR = Format(
     names=_names,
     load_group=from_zarr,
     save_group=to_zarr,
+    outline=_outline,
+    code=_code,
 )

@@ -22,7 +22,15 @@ Its modules, from the top down; each uses some of those below it:
 ``connections``
     The open connections, as many as the process has room for.
 ``exhibits``
-    The arrays on show: one, or those of a folder, open for reading.
+    The arrays on show: one, those of a folder or of a file, or several of these.
+``places``
+    What a page may show: arrays of ours, alone, in a folder, or in a packed file.
+``foreign``
+    Files of other formats on show: opened in place, and read piece by piece.
+``files``
+    Files of the elements on show: npy and CSV.
+``looks``
+    Tell how an array is shown at first: its units, the direction of its axes, colours as axis.
 ``planes``
     Read planes of an array, with at most as many elements as the screen has pixels, in bounded
     time.
@@ -31,7 +39,7 @@ Its modules, from the top down; each uses some of those below it:
 ``encoding``
     Encode elements of any data type as numbers that the page can colour.
 
-May use: array, and the rooms below it.
+May use: the face, formats, array, and the rooms below them.
 """
 
 from __future__ import annotations

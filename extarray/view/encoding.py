@@ -133,6 +133,8 @@ class Encoded(NamedTuple):
     fill : float or None
         The encoded fill value; None: no value can be told from others.
     data : ndarray
+    exact : int
+        The base of integers and dates, which a float64 may round; 0: none.
     """
 
     code: str
@@ -140,10 +142,12 @@ class Encoded(NamedTuple):
     scale: float
     fill: float | None
     data: NDArray[Any]
+    exact: int = 0
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that the page needs to decode."""
-        return {"code": self.code, "base": self.base, "scale": self.scale, "fill": self.fill}
+        facts = {"code": self.code, "base": self.base, "scale": self.scale, "fill": self.fill}
+        return {**facts, "exact": str(self.exact) if self.exact else None}
 
 
 def encode(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> Encoded:
@@ -176,7 +180,11 @@ def encode(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> Enco
         largest = max(abs(low), abs(high))
         base, scale = type(low)(0), 1.0
         # Near zero float32 tells numbers apart; far from it, their differences from the least do.
-        if high - low < 1e-2 * largest and (numbers.dtype.kind == "f" or largest > 1 << 24):
+        is_near = high - low < 1e-2 * largest
+        # Dates are told apart by their differences, however far from each other they are.
+        if (is_near and (numbers.dtype.kind == "f" or largest > 1 << 24)) or (
+            values.dtype.kind == "M" and high - low < 1 << 63
+        ):
             base = low
         elif numbers.dtype == np.float64 and largest and not 1e-30 < largest < 1e38:
             scale = largest
@@ -195,7 +203,8 @@ def encode(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> Enco
             number = _numbers(np.asarray([fill], values.dtype), part)[0].item()
             encoded_fill = (number - base) / scale
             data.view(np.uint32)[is_fill] = _FILL_BITS
-    return Encoded("f4", float(base), float(scale), _finite(encoded_fill), data)
+    exact = base if isinstance(base, int) else 0
+    return Encoded("f4", float(base), float(scale), _finite(encoded_fill), data, exact)
 
 
 def keys_of(values: NDArray[Any], part: str = PARTS[0], fill: Any = None) -> NDArray[np.float64]:

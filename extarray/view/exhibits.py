@@ -1,12 +1,14 @@
-"""The arrays on show: one, or those of a folder, open for reading."""
+"""The arrays on show: one, those of a folder or of a file, or several of these."""
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,72 +16,33 @@ from typing import Any
 import numpy as np
 
 from extarray.array.coordinates import Coordinate, coordinate_of
-from extarray.array.creation import open as open_array
-from extarray.common.errors import ExtArrayError, MissingError, ReplacedError
-from extarray.common.formatting import format_attrs, format_bytes, format_disk, format_fill, text_of
-from extarray.fetched.paths import local_or_remote
-from extarray.format.labels import SPLIT, known_split
-from extarray.format.suffixes import METADATA, all_names, split_name, without_suffix
-from extarray.maintenance.group_files import is_in_the_making
+from extarray.common.errors import ArgumentError, ExtArrayError, MissingError
+from extarray.common.formatting import format_attrs, format_bytes, format_fill, text_of
+from extarray.format.suffixes import PAIR
 from extarray.maintenance.group_index import names_in_group
-from extarray.storage.filesystem import has_files, walk_folders
-from extarray.view.encoding import PARTS, Choice, choices_of
+from extarray.remote.locations import is_url
+from extarray.storage.filesystem import has_files
+from extarray.view.encoding import PARTS, Choice
+from extarray.view.foreign import ForeignExhibit, ForeignFile, foreign_file
+from extarray.view.looks import coordinate_facts, look_of
+from extarray.view.places import Arrays, Exhibit
 
-__all__ = ["Exhibit", "Gallery"]
+__all__ = ["Gallery"]
 
 _MOST_OPEN = 16  # arrays
-_MOST_LISTED = 2000
+_MOST_ATTRS = 1 << 16  # letters of the attributes of all groups
+_LOOK = 1.0  # seconds between two looks at what there is
+_SHARE = 20  # times as long as a look took, until the next one
+_PATIENCE = 1.0  # seconds of a look in which arrays are opened for their shapes
 
 
-class Exhibit:
-    """An array on show.
-
-    Parameters
-    ----------
-    path : path
-    """
-
-    def __init__(self, path: Any) -> None:
-        self.array: Any = open_array(path, mode="r", engine="pread")  # see `planes`
-        # A page may know the revision of an earlier server, or of an array closed meanwhile.
-        self.revision = secrets.randbits(48)
-        self._lock = threading.Lock()
-
-    def refresh(self) -> int:
-        """Follow the writer; return the revision, which changes with any news.
-
-        Opens files that have replaced the open ones.
-
-        Raises
-        ------
-        MissingError
-            There are no such files; the open ones still have their elements.
-        """
-        with self._lock:
-            try:
-                if self.array.refresh(on_replaced="reopen"):
-                    self.revision += 1
-            except ReplacedError as error:
-                raise MissingError(
-                    errno.ENOENT,
-                    "the array was deleted or moved; the page shows the elements it had",
-                    str(self.array.path),
-                ) from error
-            return self.revision
-
-    @property
-    def shown(self) -> Any:
-        """The array, or the view with more axes that its attribute ``"split"`` describes."""
-        array = self.array
-        return array.lazy.split() if known_split(array.attrs.get(SPLIT), array.dims) else array
-
-    def close(self) -> None:
-        """Close the array."""
-        self.array.close()
-
-    def choices(self) -> list[Choice]:
-        """Return the parts of an element that can be shown."""
-        return choices_of(self.array.dtype)
+def _place(path: str | os.PathLike[str]) -> Arrays | ForeignFile:
+    """Return the arrays that a path names."""
+    text = os.fspath(path)
+    # Other formats are archives, too: without arrays of ours.
+    if has_files(text) or text.endswith(PAIR) or is_url(text) or names_in_group(text):
+        return Arrays(text)
+    return foreign_file(text) or Arrays(text)
 
 
 class Gallery:
@@ -87,8 +50,9 @@ class Gallery:
 
     Parameters
     ----------
-    path : path
-        An array, or a group: a folder, or a packed file.
+    *paths : path
+        Each an array, a group (a folder, or a packed file), or a file of another format.  The names
+        of the arrays of several paths begin with those of the files or folders.
 
     Raises
     ------
@@ -96,58 +60,128 @@ class Gallery:
         There is no array.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        text = os.fspath(path)
-        self._root: Any = local_or_remote(text) or Path(text)
-        self.title = str(self._root)  # without secrets
-        self._packed = None if has_files(text) else names_in_group(text)
-        self.is_folder = self._packed is not None or (os.path.isdir(text) and not has_files(text))
-        self._open: dict[str, Exhibit] = {}  # the most recently used one last
+    def __init__(self, *paths: str | os.PathLike[str]) -> None:
+        if not paths:
+            raise ArgumentError("give at least one path")
+        self._places: dict[str, Arrays | ForeignFile] = {}
+        self._open: dict[str, Exhibit | ForeignExhibit] = {}  # the most recently used one last
         self._used: dict[str, int] = {}
-        self._lock = threading.Lock()
-        self._alone = ""
-        if self.is_folder:
-            if not self.names():
-                raise MissingError(errno.ENOENT, "no array in this folder", self.title)
-        else:
-            exhibit = Exhibit(self._root)
-            self._alone = exhibit.array.path.name
-            self._open[self._alone] = exhibit
+        self._lock, self._looking = threading.Lock(), threading.Lock()
+        self._entries: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self._tree: dict[str, Any] = {}
+        self._revision, self._next = secrets.randbits(48), 0.0
+        try:
+            for path in paths:
+                place = _place(path)
+                label = "" if len(paths) == 1 else self._label(place.title)
+                self._places[label] = place
+        except BaseException:
+            self.close()
+            raise
+        places = list(self._places.values())
+        self.title = ", ".join(place.title for place in places)
+        self.is_folder = len(places) > 1 or places[0].is_folder
+
+    def _label(self, title: str) -> str:
+        """Return a name for one of several paths."""
+        name = Path(title.rstrip("/\\")).name or title
+        later = (f"{name} ({n})" for n in itertools.count(2))
+        return next(each for each in itertools.chain([name], later) if each not in self._places)
 
     def names(self) -> list[str]:
         """Return the names of the arrays, in order."""
-        if not self.is_folder:
-            return [self._alone]
-        if self._packed is not None:
-            return self._packed[:_MOST_LISTED]
-        root = self._root.resolve()
-        found = set()
-        for where, folders, files in walk_folders(root):  # does not follow links
-            folders[:] = sorted(f for f in folders if not is_in_the_making(f))
-            for file in files:
-                stem, suffix = split_name(file)
-                if suffix == METADATA and _is_inside(os.path.join(where, file), root):
-                    found.add((Path(where) / stem).relative_to(root).as_posix())
-            if len(found) >= _MOST_LISTED:
-                break
-        return sorted(found)[:_MOST_LISTED]
+        return [full for label, place in self._places.items() for full in _full_names(label, place)]
 
-    def listing(self) -> list[dict[str, Any]]:
-        """Return name, shape and data type of each array, or its error."""
-        entries = []
-        for name in self.names():
+    def _find(self, name: str) -> tuple[Arrays | ForeignFile, str]:
+        """Return the place of an array, and its name there.
+
+        Raises
+        ------
+        MissingError
+            No array has the name.
+        """
+        for label, place in self._places.items():
+            inner = _full_names(label, place).get(name)
+            if inner is not None:
+                return place, inner
+        raise MissingError(errno.ENOENT, "no array of this name", name)
+
+    def tree(self, known: int | None = None) -> dict[str, Any] | None:
+        """Return the arrays with shape and data type, or an error, and the groups.
+
+        Parameters
+        ----------
+        known : int, optional
+            Return None if what there is still has this revision.
+        """
+        with self._looking:
+            if time.monotonic() >= self._next:
+                clock = time.monotonic()
+                found = self._look(clock + _PATIENCE)
+                if found != self._tree:
+                    self._tree = found
+                    self._revision += 1
+                self._next = time.monotonic() + max(_LOOK, _SHARE * (time.monotonic() - clock))
+            if known == self._revision:
+                return None
+            facts = {"title": self.title, "is_folder": self.is_folder, "tree": self._revision}
+            return facts | self._tree
+
+    def _look(self, end: float) -> dict[str, Any]:
+        """Look at all places; arrays that are new are opened before an end."""
+        arrays: list[dict[str, Any]] = []
+        groups: list[dict[str, Any]] = []
+        left = _MOST_ATTRS
+        for label, place in self._places.items():
+            error = None
             try:
-                with self.exhibit(name) as exhibit:
-                    array = exhibit.shown
-                    entries.append(
-                        {"name": name, "shape": list(array.shape), "dtype": str(array.dtype)}
-                    )
-            except (ExtArrayError, OSError) as error:
-                entries.append({"name": name, "error": " ".join(str(error).split())})
-        return entries
+                place.check()
+            except (ExtArrayError, OSError) as problem:
+                error = _line(problem)
+            for full, name in _full_names(label, place).items():
+                arrays.append(self._entry(full, place, name, error, end))
+            for name, attrs in place.groups().items():
+                if left > 0:
+                    full = "/".join(filter(None, [label, name]))
+                    lines = _attrs(attrs)
+                    left -= sum(map(len, lines))
+                    groups.append({"name": full, "attrs": lines})
+        names = {each["name"] for each in arrays}
+        self._entries = {n: entry for n, entry in self._entries.items() if n in names}
+        is_cut = any(place.is_cut for place in self._places.values())
+        return {"arrays": arrays, "groups": groups, "is_cut": is_cut}
+
+    def _entry(
+        self, full: str, place: Arrays | ForeignFile, name: str, error: str | None, end: float
+    ) -> dict[str, Any]:
+        """Return what a list tells about an array."""
+        if error is not None:
+            return {"name": full, "error": error}
+        entry = place.entry(name)
+        if entry is not None:
+            return {"name": full, **entry}
+        key = place.key(name)
+        known = self._entries.get(full)
+        if known is not None and known[0] == key:
+            return known[1]
+        if time.monotonic() > end:
+            return {"name": full}
+        try:
+            with self.exhibit(full) as exhibit:
+                exhibit.refresh()
+                array = exhibit.shown
+                entry = {
+                    "name": full,
+                    "shape": list(array.shape),
+                    "dtype": _short(str(array.dtype)),
+                }
+        except (ExtArrayError, OSError) as problem:
+            entry = {"name": full, "error": _line(problem)}
+        self._entries[full] = (key, entry)
+        return entry
 
     @contextmanager
-    def exhibit(self, name: str) -> Iterator[Exhibit]:
+    def exhibit(self, name: str) -> Iterator[Exhibit | ForeignExhibit]:
         """Open an array by its name, and keep it open while in use.
 
         Raises
@@ -158,9 +192,8 @@ class Gallery:
         with self._lock:
             exhibit = self._open.pop(name, None)
             if exhibit is None:
-                if name not in self.names():
-                    raise MissingError(errno.ENOENT, "no array of this name", name)
-                exhibit = Exhibit(self._root / name if self.is_folder else self._root)
+                place, inner = self._find(name)
+                exhibit = place.exhibit(inner)
             self._open[name] = exhibit
             self._used[name] = self._used.get(name, 0) + 1
             idle = [other for other in self._open if not self._used.get(other)]
@@ -181,12 +214,14 @@ class Gallery:
             for exhibit in self._open.values():
                 exhibit.close()
             self._open.clear()
+            for place in self._places.values():
+                place.close()
 
-    def coordinates(self, name: str, exhibit: Exhibit) -> list[Coordinate | None]:
+    def coordinates(self, name: str, exhibit: Exhibit | ForeignExhibit) -> list[Coordinate | None]:
         """Return the coordinate of each axis of an array."""
         array = exhibit.array
         dims = array.dims or tuple(f"dim_{j}" for j in range(array.ndim))
-        attrs = array.attrs.asdict()
+        attrs = exhibit.attrs()
         shown = exhibit.shown.dims or dims
         # Axes that a split makes are not cut: their labels count from 0.
         names = [*dims, *(dim for dim in shown if dim not in dims)]
@@ -194,7 +229,9 @@ class Gallery:
 
         def coordinate(dim: str) -> Coordinate | None:
             axis = names.index(dim)
-            return coordinate_of(axis, names, origin, attrs, lambda dim: self._sibling(name, dim))
+            return exhibit.coordinate(dim) or coordinate_of(
+                axis, names, origin, attrs, lambda dim: self._sibling(name, dim)
+            )
 
         return [coordinate(dim) for dim in shown]
 
@@ -211,7 +248,7 @@ class Gallery:
         except (ExtArrayError, OSError):
             return None
 
-    def describe(self, name: str, exhibit: Exhibit) -> dict[str, Any]:
+    def describe(self, name: str, exhibit: Exhibit | ForeignExhibit) -> dict[str, Any]:
         """Return the facts that the page needs before it shows elements of an array."""
         revision = exhibit.revision
         array, shown = exhibit.array, exhibit.shown
@@ -228,7 +265,7 @@ class Gallery:
             "revision": revision,
             "shape": list(info["shape"]),
             "names": names,
-            "coordinates": [c and {"name": c.name, "units": c.units} for c in coordinates],
+            "coordinates": [c and coordinate_facts(c) for c in coordinates],
             "dtype": _short(str(info["dtype"])),
             "choices": [_choice(choice, info["fill_value"]) for choice in exhibit.choices()],
             "chunks": list(info["chunks"]),
@@ -237,10 +274,14 @@ class Gallery:
             "origin": list(info["origin"]),
             "fill": _short(format_fill(info["fill_value"])),
             "bytes": format_bytes(info["logical_bytes"]),
-            "disk": format_disk(info),
+            "disk": exhibit.disk(info),
             "segments": info["segments"],
             "order": info["order"],
             "attrs": [_short(line) for line in format_attrs(info)],
+            "code": exhibit.code(),
+            "has_growth": exhibit.has_growth,
+            "is_still": exhibit.is_still,
+            **look_of(exhibit.attrs(), names, shown.shape, array.dtype),
         }
 
 
@@ -249,6 +290,10 @@ def _choice(choice: Choice, fill: Any) -> dict[str, Any]:
     value = choice.of(fill)
     return {
         "label": choice.label,
+        "python": "".join(
+            f"[{step!r}]" if isinstance(step, str) else f"[..., {', '.join(map(str, step))}]"
+            for step in choice.steps
+        ),
         "dtype": str(choice.dtype),
         "kind": choice.kind,
         "unit": choice.unit,
@@ -263,7 +308,20 @@ def _short(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:299]}…"
 
 
-def _is_inside(path: str, root: Path) -> bool:
-    """Tell whether all files of an array lie below a folder after resolving links."""
-    names = all_names(without_suffix(path))
-    return all(root in Path(os.path.realpath(name)).parents for name in names)
+def _line(error: Exception) -> str:
+    """Return the message of an error in one line."""
+    return " ".join(str(error).split())
+
+
+def _attrs(attrs: Mapping[str, Any]) -> list[str]:
+    """Return names and values of the attributes of a group, one a line."""
+    return [_short(line) for line in format_attrs({"attrs": attrs, "dims": None})]
+
+
+def _full_names(label: str, place: Arrays | ForeignFile) -> dict[str, str]:
+    """Return the names of the arrays of a place: those on show, and those in the place."""
+    if not label:
+        return {name: name for name in place.names()}
+    if not place.is_folder:
+        return dict.fromkeys([label], place.names()[0])
+    return {f"{label}/{name}": name for name in place.names()}

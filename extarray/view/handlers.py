@@ -16,15 +16,16 @@ import json
 import re
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from importlib import resources
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
 
+from extarray.array.coordinates import Coordinate
 from extarray.common.errors import (
     ArgumentError,
     BoundsError,
@@ -36,13 +37,19 @@ from extarray.common.extras import require
 from extarray.common.formatting import text_of
 from extarray.view.connections import Connections
 from extarray.view.encoding import PARTS, Choice, encode, keys_of, pack
-from extarray.view.exhibits import Exhibit, Gallery
+from extarray.view.exhibits import Gallery
+from extarray.view.files import Axis, check_size, csv_of, npy_of, plain_texts
+from extarray.view.foreign import ForeignExhibit
 from extarray.view.growth import SplitCells, growth_map, names_of
+from extarray.view.places import Exhibit
 from extarray.view.planes import (
     Abandoned,
+    Plane,
     Span,
     can_be_whole,
     check_span,
+    read_box,
+    read_each,
     read_extremes,
     read_line_ends,
     read_plane,
@@ -54,6 +61,7 @@ web: Any = require("tornado.web", "view", "extarray view")
 websocket: Any = require("tornado.websocket", "view", "extarray view")
 
 T = TypeVar("T")
+_Exhibit: TypeAlias = Exhibit | ForeignExhibit
 
 _HOSTS = {"127.0.0.1", "localhost", "::1"}
 _TYPES = {
@@ -79,9 +87,12 @@ _STATUS = {MissingError: 404, BoundsError: 409, ClosedError: 409, ArgumentError:
 _PROTOCOL = "extarray-view"  # the WebSocket's
 _MOST_ASKED = 1 << 14  # bytes of a message, whose array name may be as long as a path
 _PING = 20.0  # seconds between two pings of a WebSocket
+_MOST_FOLLOWED = 2  # arrays that a page shows
 _LOOK = 0.1  # seconds between two looks for news
 _LOOK_AGAIN = 1.0  # the same after a look that failed
 _NUMBER = re.compile(r"^\[Errno \d+\] ")
+_MOST_CHANNELS = 8
+_MOST_TEXTS = 1 << 13  # in a table
 _LONGEST = 10_000.0  # milliseconds that a page may allow for a picture
 
 
@@ -132,6 +143,9 @@ def make_app(site: Site) -> Any:
         "profile": Profile,
         "value": Value,
         "labels": Labels,
+        "coordinates": Coordinates,
+        "texts": Texts,
+        "box": Box,
         "growth": Growth,
     }
     return web.Application(
@@ -243,7 +257,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
                 )
         return at
 
-    def choice(self, exhibit: Exhibit) -> Choice:
+    def choice(self, exhibit: _Exhibit) -> Choice:
         """Return the requested field."""
         choices = exhibit.choices()
         number = self.integer("field", 0)
@@ -251,14 +265,57 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
             raise ArgumentError(f"elements have no field {number}; they have {len(choices)} fields")
         return choices[number]
 
+    def mixed(self, array: Any, shown: tuple[int, ...] = ()) -> list[list[int]]:
+        """Return the place of each channel on show; empty if one plane is shown."""
+        axis = self.integer("colours", -1)
+        if axis == -1:
+            return []
+        at, channels = self.place(array), self.integers("channels")
+        if not 0 <= axis < array.ndim or axis in shown:
+            raise ArgumentError(f"axis {axis} cannot be shown as colours")
+        if not 1 <= len(channels) <= _MOST_CHANNELS:
+            raise ArgumentError(f"{len(channels)} channels; give 1 to {_MOST_CHANNELS}")
+        for index in channels:
+            if not 0 <= index < array.shape[axis]:
+                raise BoundsError(
+                    f"index {index} is out of bounds for axis {axis} with size {array.shape[axis]}"
+                )
+        return [[*at[:axis], index, *at[axis + 1 :]] for index in channels]
+
+    def channel_names(self, coordinates: Sequence[Coordinate | None]) -> list[str]:
+        """Return the coordinates of the channels on show; empty if they have none."""
+        channels = self.integers("channels")
+        coordinate = coordinates[self.integer("colours")]
+        return [""] * len(channels) if coordinate is None else coordinate.texts(channels)
+
     def part(self) -> str:
         """Return the requested part of complex numbers."""
         part: str = self.get_argument("part", PARTS[0])
         return part
 
+    def box_span(self, name: str, shape: tuple[int, ...]) -> Span | None:
+        """Return a part of an axis in full: axis, start, stop."""
+        numbers = self.integers(name)
+        if not numbers:
+            return None
+        if len(numbers) != 3:
+            raise web.HTTPError(400, reason=f"{name} must be axis, start and stop")
+        span = Span(numbers[0], numbers[1], numbers[2], 1)
+        check_span(span, shape)
+        return span.in_full()
+
+    def span(self, name: str, shape: tuple[int, ...]) -> Span:
+        """Return a part of an axis: axis, start, stop, pixels."""
+        numbers = self.integers(name)
+        if len(numbers) != 4:
+            raise web.HTTPError(400, reason=f"{name} must be axis, start, stop and pixels")
+        span = Span(*numbers)
+        check_span(span, shape)
+        return span
+
     # -- answers --
 
-    async def work(self, pool: ThreadPoolExecutor, function: Callable[[Exhibit], T]) -> T:
+    async def work(self, pool: ThreadPoolExecutor, function: Callable[[_Exhibit], T]) -> T:
         """Run a function of the requested array on a thread; map its errors to a status."""
         name = self.name()
         gallery = self.site.gallery
@@ -334,16 +391,14 @@ class Arrays(Handler):
     """The list of arrays."""
 
     async def get(self) -> None:
-        gallery = self.site.gallery
-        listing = await self.on_thread(self.site.answers, gallery.listing)
-        self.finish({"title": gallery.title, "is_folder": gallery.is_folder, "arrays": listing})
+        self.finish(await self.on_thread(self.site.answers, self.site.gallery.tree))
 
 
 class Array(Handler):
     """The facts of an array."""
 
     async def get(self) -> None:
-        def describe(exhibit: Exhibit) -> dict[str, Any]:
+        def describe(exhibit: _Exhibit) -> dict[str, Any]:
             exhibit.refresh()
             return self.site.gallery.describe(self.name(), exhibit)
 
@@ -351,19 +406,21 @@ class Array(Handler):
 
 
 class _Followed(NamedTuple):
-    """The array that a page shows, and the revision or error that the page knows."""
+    """An array that a page shows, and the revision or error that the page knows."""
 
     name: str
     known: int | str | None
 
 
 class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
-    """The facts of an array as soon as they differ from those that the page knows.
+    """The facts of arrays as soon as they differ from those that the page knows.
 
-    The page sends which array it shows, and its revision; the last message counts.
+    The page sends which arrays it shows, with their revisions, and the revision of the list of all
+    arrays; the last message counts.
     """
 
-    followed: _Followed | None = None
+    followed: tuple[_Followed, ...] = ()
+    tree: int | None = None
 
     def authorization(self) -> str:
         # Scripts cannot set any other header of a WebSocket.
@@ -381,36 +438,61 @@ class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
     def on_message(self, message: str | bytes) -> None:
         try:
             told = json.loads(message)
-            name, revision = told["name"], told["revision"]
+            shown: Any = [_Followed(each["name"], each["revision"]) for each in told["arrays"]]
+            tree: Any = told["tree"]
+            fits = len(shown) <= _MOST_FOLLOWED and isinstance(tree, int | None)
+            for each in shown:
+                fits = fits and isinstance(each.name, str) and isinstance(each.known, int)
         except (ValueError, LookupError, TypeError, RecursionError):
-            name = revision = None
-        if isinstance(name, str) and isinstance(revision, int):
-            self.followed = _Followed(name, revision)
+            fits = False
+        if fits:
+            self.followed, self.tree = tuple(shown), tree
         else:
-            self.close(1008, "give a name and a revision")
+            self.close(1008, "give names and revisions")
 
     async def follow(self) -> None:
         """Send news until the page or the server ends."""
-        pause = _LOOK
+        pause, later = _LOOK, 0.0
         while not self.is_gone and not await self.site.has_ended(pause):
             followed, pause = self.followed, _LOOK
-            if followed is None:
-                continue
-            try:
-                news = await asyncio.wrap_future(self.site.answers.submit(self.look, followed))
-            except (ExtArrayError, OSError) as error:
-                text, pause = _fault(error), _LOOK_AGAIN
-                news = None if text == followed.known else {"name": followed.name, "error": text}
-            # The page may have moved on to another array.
-            if news is None or self.followed is not followed:
-                continue
-            self.followed = _Followed(followed.name, news.get("revision", news.get("error")))
-            try:
-                # Returns when the page has received it: a slow page gets less news, not late news.
-                await self.write_message(news)
-            except websocket.WebSocketClosedError:
-                return
+            for one in followed:
+                try:
+                    news = await asyncio.wrap_future(self.site.answers.submit(self.look, one))
+                except (ExtArrayError, OSError) as error:
+                    text, pause = _fault(error), _LOOK_AGAIN
+                    news = None if text == one.known else {"name": one.name, "error": text}
+                known = None if news is None else news.get("revision", news.get("error"))
+                # The page may have moved on to another array.
+                if news is None or self.followed is not followed:
+                    continue
+                followed = tuple(
+                    _Followed(one.name, known) if each is one else each for each in followed
+                )
+                self.followed = followed
+                if not await self.tell(news):
+                    return
+            if followed and self.tree is not None and time.monotonic() >= later:
+                later = time.monotonic() + _LOOK_AGAIN
+                known_tree = self.tree
+                tree = await asyncio.wrap_future(
+                    self.site.answers.submit(self.site.gallery.tree, known_tree)
+                )
+                if tree is not None and self.tree == known_tree:
+                    self.tree = tree["tree"]
+                    if not await self.tell(tree):
+                        return
         self.close(1001, "the server is shutting down")
+
+    async def tell(self, news: dict[str, Any]) -> bool:
+        """Send news; return whether the page is still there.
+
+        Returns when the page has received them: a slow page gets less news, not late news.
+        """
+        try:
+            await self.write_message(news)
+        except websocket.WebSocketClosedError:
+            return False
+        return True
 
     def look(self, followed: _Followed) -> dict[str, Any] | None:
         """Return the facts of an array, or None if they are known."""
@@ -428,7 +510,7 @@ class Picture(Handler):
         allowed = min(float(self.integer("ms", 100)), _LONGEST) / 1000
         known = self.integer("have", -1)
 
-        def read(exhibit: Exhibit) -> bytes | None:
+        def read(exhibit: _Exhibit) -> bytes | None:
             array = exhibit.shown
             shape, at = array.shape, self.place(array)
             origin = getattr(array, "origin", (0,) * array.ndim)  # a view counts from 0
@@ -439,19 +521,37 @@ class Picture(Handler):
             choice, part = self.choice(exhibit), self.part()
             fill = choice.of(array.fill_value)
             level = self.integer("level", -1)
-            if self.integer("whole", 0):
-                keys = partial(keys_of, part=part, fill=fill)
-                plane = read_extremes(array, at, rows, columns, choice, keys, self.is_wanted)
+            mixed = self.mixed(array, (columns.axis, -1 if rows is None else rows.axis))
+            keys = partial(keys_of, part=part, fill=fill)
+            places = None
+            if self.integer("whole", 0) and self.integer("ends", 0) and rows is None and not mixed:
+                line = read_line_ends(array, at, columns, choice, keys, self.is_wanted)
+                plane = Plane(line.values[None], 0, (1, columns.step(0)), True)
+                places = line.places.astype("<f8")
+            elif self.integer("whole", 0) and self.integer("together", 0) and mixed:
+                plane = read_extremes(
+                    array, mixed[0], rows, columns, choice, keys, self.is_wanted, mixed[1:]
+                )
+            elif self.integer("whole", 0):
+                plane = read_each(
+                    mixed or [at],
+                    lambda at, _: read_extremes(
+                        array, at, rows, columns, choice, keys, self.is_wanted
+                    ),
+                )
             else:
-                plane = read_plane(
-                    array,
-                    at,
-                    rows,
-                    columns,
-                    choice,
-                    level=None if level < 0 else level,
-                    seconds=allowed,
-                    is_wanted=self.is_wanted,
+                plane = read_each(
+                    mixed or [at],
+                    lambda at, first: read_plane(
+                        array,
+                        at,
+                        rows,
+                        columns,
+                        choice,
+                        level=first if first is not None else None if level < 0 else level,
+                        seconds=allowed / max(1, len(mixed)) if first is None else 0.0,
+                        is_wanted=self.is_wanted,
+                    ),
                 )
             encoded = encode(plane.values, part, fill)
             check = zlib.crc32(encoded.data.reshape(-1).view(np.uint8), plane.level)
@@ -461,12 +561,13 @@ class Picture(Handler):
             # Unwritten elements are all the same.
             is_constant = bool(
                 data.size
+                and places is None
                 and (data.view(f"u{data.itemsize}") == data[:1].view(f"u{data.itemsize}")).all()
             )
             facts = {
                 **encoded.facts(),
                 "constant": is_constant,
-                "shape": list(plane.values.shape),
+                "shape": list(plane.values.shape[-2:]),
                 "start": [0 if rows is None else rows.start, columns.start],
                 "steps": list(plane.steps),
                 "level": plane.level,
@@ -476,6 +577,10 @@ class Picture(Handler):
                 "check": check,
                 "ms": round(1000 * (time.perf_counter() - clock), 2),
             }
+            if mixed:
+                facts["channels"] = self.integers("channels")
+            if places is not None:
+                return pack({**facts, "count": data.size}, data, places)
             return pack(facts, data[:1] if is_constant else data)
 
         body = await self.work(self.site.pictures, read)
@@ -485,15 +590,6 @@ class Picture(Handler):
         else:
             self.send(body, time.perf_counter() - clock)
 
-    def span(self, name: str, shape: tuple[int, ...]) -> Span:
-        """Return a part of an axis: axis, start, stop, pixels."""
-        numbers = self.integers(name)
-        if len(numbers) != 4:
-            raise web.HTTPError(400, reason=f"{name} must be axis, start, stop and pixels")
-        span = Span(*numbers)
-        check_span(span, shape)
-        return span
-
 
 class Profile(Handler):
     """Elements along an axis."""
@@ -501,7 +597,7 @@ class Profile(Handler):
     async def get(self) -> None:
         clock = time.perf_counter()
 
-        def read(exhibit: Exhibit) -> bytes:
+        def read(exhibit: _Exhibit) -> bytes:
             array = exhibit.shown
             shape, at = array.shape, self.place(array)
             axis = self.integer("axis")
@@ -532,11 +628,12 @@ class Value(Handler):
     """The exact text of an element."""
 
     async def get(self) -> None:
-        def read(exhibit: Exhibit) -> dict[str, Any]:
+        def read(exhibit: _Exhibit) -> dict[str, Any]:
             array = exhibit.shown
             at = self.place(array)
             element = array[tuple(at)]
             choice = self.choice(exhibit)
+            others = [text_of(choice.of(array[tuple(one)])) for one in self.mixed(array)]
             coordinates = self.site.gallery.coordinates(self.name(), exhibit)
             return {
                 "value": text_of(choice.of(element)),
@@ -545,6 +642,8 @@ class Value(Handler):
                     for c, i in zip(coordinates, at, strict=True)
                 ],
                 "record": text_of(element) if choice.steps else "",
+                "values": others or None,
+                "channels": self.channel_names(coordinates) if others else None,
             }
 
         self.finish(await self.work(self.site.answers, read))
@@ -556,7 +655,7 @@ class Labels(Handler):
     async def get(self) -> None:
         axis, indices = self.integer("axis"), self.integers("indices")
 
-        def read(exhibit: Exhibit) -> list[str]:
+        def read(exhibit: _Exhibit) -> list[str]:
             coordinates = self.site.gallery.coordinates(self.name(), exhibit)
             if not 0 <= axis < len(coordinates):
                 raise ArgumentError(f"the array has no axis {axis}; it has {len(coordinates)} axes")
@@ -566,13 +665,108 @@ class Labels(Handler):
         self.finish({"labels": await self.work(self.site.answers, read)})
 
 
+class Coordinates(Handler):
+    """Coordinates of a part of an axis, as numbers: all, or as many as ticks need."""
+
+    async def get(self) -> None:
+        axis, start, stop = (self.integer(name) for name in ("axis", "start", "stop"))
+        clock = time.perf_counter()
+
+        def read(exhibit: _Exhibit) -> bytes:
+            coordinates = self.site.gallery.coordinates(self.name(), exhibit)
+            span = Span(axis, start, stop, self.integer("most", 1024))
+            check_span(span, exhibit.shown.shape)
+            coordinate, step = coordinates[axis], span.step(0)
+            places = np.arange(start, stop, step)
+            if places.size and places[-1] != stop - 1:
+                places = np.append(places, stop - 1)
+            labels = None if coordinate is None else coordinate.at(places)
+            facts: dict[str, Any] = {"step": step, "kind": "", "unit": ""}
+            if labels is None or labels.dtype.kind not in "iufmM":
+                labels = np.empty(0, "f4")
+            else:
+                told = Choice((), labels.dtype)
+                facts |= {"kind": told.kind, "unit": told.unit}
+            encoded = encode(labels)
+            return pack({**facts, **encoded.facts()}, encoded.data)
+
+        self.send(await self.work(self.site.answers, read), time.perf_counter() - clock)
+
+
+class Texts(Handler):
+    """Elements as texts, for a table."""
+
+    async def get(self) -> None:
+        def read(exhibit: _Exhibit) -> list[list[str]]:
+            array = exhibit.shown
+            at, choice = self.place(array), self.choice(exhibit)
+            rows = self.box_span("rows", array.shape)
+            columns = self.box_span("columns", array.shape)
+            assert rows is not None
+            count = rows.count(0) * (1 if columns is None else columns.count(0))
+            if count > _MOST_TEXTS:
+                raise ArgumentError(f"{count} elements; a table has up to {_MOST_TEXTS}")
+            if columns is None:  # an array of one axis
+                values = read_box(array, at, None, rows, choice, self.is_wanted).T
+            else:
+                values = read_box(array, at, rows, columns, choice, self.is_wanted)
+            return [plain_texts(line) for line in values]
+
+        self.finish({"texts": await self.work(self.site.answers, read)})
+
+
+class Box(Handler):
+    """All elements of the part of a plane on show, as a file."""
+
+    async def get(self) -> None:
+        kind = self.get_argument("format", "npy")
+        if kind not in ("npy", "csv"):
+            raise web.HTTPError(400, reason="the format is npy or csv")
+
+        def read(exhibit: _Exhibit) -> bytes:
+            array = exhibit.shown
+            at, choice = self.place(array), self.choice(exhibit)
+            columns = self.box_span("columns", array.shape)
+            rows = self.box_span("rows", array.shape) if self.get_argument("rows", "") else None
+            if columns is None or (rows is not None and rows.axis == columns.axis):
+                raise ArgumentError("give two axes as rows and columns")
+            mixed = self.mixed(array, (columns.axis, -1 if rows is None else rows.axis))
+            shape = [columns.count(0)] if rows is None else [rows.count(0), columns.count(0)]
+            shape += [len(mixed)] if mixed else []
+            check_size(shape, choice.dtype, kind)
+            planes = [
+                read_box(array, place, rows, columns, choice, self.is_wanted)
+                for place in mixed or [at]
+            ]
+            values = (np.stack(planes, axis=-1) if mixed else planes[0]).reshape(shape)
+            if kind == "npy":
+                return npy_of(values)
+            coordinates = self.site.gallery.coordinates(self.name(), exhibit)
+            names = names_of(exhibit.shown)
+            axes: list[Axis] = [
+                (names[span.axis], coordinates[span.axis], range(span.start, span.stop))
+                for span in (rows, columns)
+                if span is not None
+            ]
+            if mixed:
+                axis, channels = self.integer("colours"), self.integers("channels")
+                axes.append((names[axis], coordinates[axis], channels))
+            return csv_of(values, axes)
+
+        body = await self.work(self.site.pictures, read)
+        self.set_header("Content-Type", "text/csv" if kind == "csv" else "application/octet-stream")
+        self.finish(body)
+
+
 class Growth(Handler):
     """The growth map of the plane on show."""
 
     async def get(self) -> None:
         clock = time.perf_counter()
 
-        def read(exhibit: Exhibit) -> bytes:
+        def read(exhibit: _Exhibit) -> bytes:
+            if not exhibit.has_growth:
+                raise ArgumentError("only arrays of extarray have a growth map")
             array, shown = exhibit.array, exhibit.shown
             split = None if shown is array else SplitCells(array, shown)
             grid = array.grid if split is None else split.grid

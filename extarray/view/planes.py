@@ -32,6 +32,8 @@ __all__ = [
     "Span",
     "can_be_whole",
     "check_span",
+    "read_box",
+    "read_each",
     "read_extremes",
     "read_line_ends",
     "read_plane",
@@ -85,12 +87,15 @@ class Plane(NamedTuple):
         Distance in elements between neighbouring values, along rows and columns.
     is_whole : bool
         Whether no element is left out: each value stands for itself, or is the extreme of its cell.
+    fineness : int
+        The level to ask for if another plane is to be as fine.
     """
 
     values: NDArray[Any]
     level: int
     steps: tuple[int, int]
     is_whole: bool
+    fineness: int = 0
 
 
 class Line(NamedTuple):
@@ -143,7 +148,8 @@ def read_plane(
     levels = range(max(1, *extents).bit_length() + 1)
     size = choice.dtype.itemsize
     finest = next((k for k in levels if count(k) * size <= limits.plane_bytes), levels[-1])
-    coarsest = next((k for k in levels if count(k) <= limits.coarsest_elements), levels[-1])
+    first = getattr(array, "coarsest", limits.coarsest_elements)
+    coarsest = next((k for k in levels if count(k) <= first), levels[-1])
     now = max(finest, coarsest if level is None else min(level, coarsest))
     end = time.perf_counter() + seconds
     plane: Plane | None = None
@@ -155,7 +161,7 @@ def read_plane(
             assert plane is not None
             return plane
         steps = (1 if rows is None else rows.step(now), columns.step(now))
-        plane = Plane(values, now - finest, steps, max(steps) == 1)
+        plane = Plane(values, now - finest, steps, max(steps) == 1, now)
         left = end - time.perf_counter()
         finer = range(finest, now)
         found = next((k for k in finer if count(k) / reader.in_page(k) * reader.rate <= left), None)
@@ -171,7 +177,8 @@ def can_be_whole(array: Any, rows: Span | None, columns: Span, choice: Choice) -
     reader = _Reader(array, (), fine[0], fine[1], choice, lambda: True)
     count = fine[1].count(0) * (1 if fine[0] is None else fine[0].count(0))
     is_small = count * choice.dtype.itemsize <= limits.plane_bytes
-    return is_small and count / reader.in_page(0) <= limits.whole_pages
+    most = getattr(array, "pieces_at_most", limits.whole_pages)
+    return is_small and count / reader.in_page(0) <= most
 
 
 def read_extremes(
@@ -182,6 +189,7 @@ def read_extremes(
     choice: Choice,
     keys: Callable[[NDArray[Any]], NDArray[np.float64]],
     is_wanted: Callable[[], bool] = lambda: True,
+    others: Sequence[Sequence[int]] = (),
 ) -> Plane:
     """Read all elements of a plane, and return the extreme of each cell.
 
@@ -191,6 +199,10 @@ def read_extremes(
         As for `read_plane`.
     keys : callable
         Returns the numbers by which elements are compared.
+    others : sequence of sequence of int
+        Places of further planes, such as the green and the blue of a picture.  Then there is an
+        axis of planes before the rows; the elements of a cell are all from one place, where the sum
+        of their numbers is the extreme, so that no colour appears that the picture does not have.
 
     Raises
     ------
@@ -199,10 +211,12 @@ def read_extremes(
     """
     steps = (1 if rows is None else rows.step(0), columns.step(0))
     fine = None if rows is None else rows.in_full()
-    reader = _Reader(array, at, fine, columns.in_full(), choice, is_wanted)
+    readers = [
+        _Reader(array, place, fine, columns.in_full(), choice, is_wanted) for place in (at, *others)
+    ]
     height = 1 if rows is None else rows.stop - rows.start
     width = columns.stop - columns.start
-    values = np.empty((-(-height // steps[0]), columns.count(0)), choice.dtype)
+    values = np.empty((len(readers), -(-height // steps[0]), columns.count(0)), choice.dtype)
     # Bands of rows, or parts of the only row.
     down = max(1, _AT_ONCE // (max(1, width) * steps[0])) * steps[0]
     across = width if rows is not None else max(1, _AT_ONCE // steps[1]) * steps[1]
@@ -211,12 +225,44 @@ def read_extremes(
             if not is_wanted():
                 raise Abandoned
             size = (min(down, height - row), min(across, width - column))
-            part = np.empty(size, choice.dtype)
-            reader.read_band(part, 0, row, column)
-            found = part[extreme_places(keys(part), steps)]
+            parts = [np.empty(size, choice.dtype) for _ in readers]
+            for reader, part in zip(readers, parts, strict=True):
+                reader.read_band(part, 0, row, column)
+            numbers = keys(parts[0])
+            for part in parts[1:]:
+                numbers += keys(part)
+            places = extreme_places(numbers, steps)
             i, j = row // steps[0], column // steps[1]
-            values[i : i + len(found), j : j + found.shape[1]] = found
-    return Plane(values, 0, steps, True)
+            for plane, part in zip(values, parts, strict=True):
+                found = part[places]
+                plane[i : i + len(found), j : j + found.shape[1]] = found
+    return Plane(values if others else values[0], 0, steps, True)
+
+
+def read_each(places: Sequence[Sequence[int]], read: Callable[[Any, int | None], Plane]) -> Plane:
+    """Read planes at several places, all as fine as the first; one axis more if they are several.
+
+    `read` is called with a place, and with the level of the first plane, or None.
+    """
+    planes: list[Plane] = []
+    for place in places:
+        planes.append(read(place, planes[0].fineness if planes else None))
+    if len(planes) == 1:
+        return planes[0]
+    return planes[0]._replace(values=np.stack([plane.values for plane in planes]))
+
+
+def read_box(
+    array: Any,
+    at: Sequence[int],
+    rows: Span | None,
+    columns: Span,
+    choice: Choice,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> NDArray[Any]:
+    """Read all elements of a part of a plane; see `read_plane`."""
+    fine = None if rows is None else rows.in_full()
+    return _Reader(array, at, fine, columns.in_full(), choice, is_wanted).read(0, None)
 
 
 def read_line_ends(
@@ -257,6 +303,7 @@ class _Reader:
     ) -> None:
         self._array = array
         self._order = getattr(array, "base", array).order
+        self._least = getattr(array, "coarsest", limits.coarsest_elements)
         self._at = [int(i) for i in at]
         self._rows = rows
         self._columns = columns
@@ -265,7 +312,11 @@ class _Reader:
         self.rate = 1e-4  # seconds per page: a guess for pages on the disk, until one is read
 
     def in_page(self, level: int) -> int:
-        """Return about how many elements of a level lie in a page of the file."""
+        """Return about how many elements of a level lie in a page of the file, or in a piece."""
+        if hasattr(self._array, "in_piece"):  # a file of another format
+            spans = [span for span in (self._rows, self._columns) if span is not None]
+            steps = [span.step(level) for span in spans]
+            return int(self._array.in_piece([span.axis for span in spans], steps))
         last = self._array.ndim - 1
         for span in (self._rows, self._columns):
             if span is not None and span.axis == last and self._order == "C":
@@ -287,7 +338,7 @@ class _Reader:
             if end is not None and clock > end:
                 raise _Late
             pages = min(limits.band_pages, int(_BAND_SECONDS / max(self.rate, 1e-9)))
-            most = max(limits.coarsest_elements, pages * in_page)
+            most = max(self._least, pages * in_page)
             down = max(1, min(height - row, most // width)) if column == 0 else 1
             across = min(width - column, most) if down == 1 else width
             self.read_band(values[row : row + down, column : column + across], level, row, column)

@@ -34,19 +34,18 @@ _MOST_MESSAGES = 20  # per minute
 
 
 def serve(
-    path: str | os.PathLike[str],
-    *,
+    *paths: str | os.PathLike[str],
     port: int = 0,
     browser: bool = True,
     say: Callable[[str], object] = print_text,
 ) -> None:
-    """Show an array, or the arrays of a folder, in the browser, until Ctrl-C.
+    """Show arrays in the browser, until Ctrl-C.
 
     Parameters
     ----------
-    path : path
-        An array, with or without ``.xmd``, or a folder, with all arrays in it and its subfolders;
-        also a packed file.
+    *paths : path
+        Each an array, with or without ``.xmd``; a folder, with all arrays in it and its subfolders;
+        a packed file; or a file of another format, or ``FILE:/NAME``, an array or a group in it.
     port : int
         Port of the loopback interface; 0: a free one.
     browser : bool
@@ -74,7 +73,7 @@ def serve(
         raise ArgumentError(
             f"port {port} is out of range; give 1 to {(1 << 16) - 1}, or 0 for any free port"
         )
-    gallery = Gallery(path)
+    gallery = Gallery(*paths)
     try:
         asyncio.run(_serve(gallery, port, browser, say))
     finally:

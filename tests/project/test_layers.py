@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[2] / "extarray"
 #: below it.  ``__main__`` counts as a part of `cli`.
 FLOORS = [
     ["cli"],
-    ["apps", "pexta", "errors"],
+    ["apps", "pexta", "view", "errors"],
     ["extarray"],
-    ["mpi", "plot", "view", "interop", "array_api", "formats"],
+    ["mpi", "plot", "interop", "array_api", "formats"],
     ["array"],
     ["maintenance", "numpy_api", "selection"],
     ["fetched"],

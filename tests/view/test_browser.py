@@ -22,6 +22,19 @@ pytestmark = [
 
 DATA = np.random.default_rng(0).standard_normal((6, 20, 30)).astype("f4")
 DATA[:, 5, 7] = np.nan
+#: Controls and texts that are cut off, or reach beyond the window.
+CUT = """
+return [...document.querySelectorAll('main button, main select, main input, main output, #fillrow')]
+  .filter((e) => e.checkVisibility() && (e.scrollWidth > e.clientWidth + 1 && e.tagName !== 'SELECT'
+    || e.getBoundingClientRect().right > innerWidth || e.getBoundingClientRect().left < 0))
+  .map((e) => `${e.id} ${e.value ?? e.textContent}`)
+"""
+LATITUDES = np.linspace(-88, 88, 45, dtype="f4")[:, None]
+PHOTO = np.zeros((30, 40, 3), "u1")
+PHOTO[:15, :, 0] = PHOTO[:, 20:, 2] = 255
+CELLS = np.zeros((4, 16, 24), "u2")
+CELLS[0, :8] = 1000
+CELLS[1, :, :12] = 50
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +60,27 @@ def folder(tmp_path_factory):
     xa.from_array(np.arange(3000) % 7, folder / "line").close()
     xa.full((), 7, "i4", path=folder / "single").close()
     xa.create(folder / "empty", (0, 3), "u2").close()
+    coords = {
+        "lat": {"data": np.linspace(-88, 88, 45).tolist(), "attrs": {"units": "degrees_north"}},
+        "lon": {"data": np.linspace(2, 358, 90).tolist(), "attrs": {"units": "degrees_east"}},
+    }
+    xa.from_array(
+        LATITUDES + np.zeros(90, "f4"),
+        folder / "world",
+        dims=("lat", "lon"),
+        attrs={
+            "coords": {dim: {"dims": [dim], **form} for dim, form in coords.items()},
+            "units": "K",
+            "long_name": "Warmth",
+        },
+    ).close()
+    xa.from_array(PHOTO, folder / "photo").close()
+    xa.from_array(CELLS, folder / "cells", dims=("channel", "y", "x")).close()
+    xa.from_array(np.array([["one", "two"], ["three", "four"]] * 50), folder / "words").close()
+    xa.from_array(2**64 - 1 - np.arange(600, dtype="u8").reshape(20, 30), folder / "big").close()
+    decades = np.zeros((6, 8))
+    decades[:, 1:] = 10.0 ** np.arange(-3, 4)
+    xa.from_array(decades, folder / "decades").close()
     return folder
 
 
@@ -97,8 +131,9 @@ class Page:
 
     def show(self, name):
         self.js(
-            "const s = document.getElementById('arrays'); s.value = arguments[0];"
-            "s.dispatchEvent(new Event('change'))",
+            "[...document.querySelectorAll('#tree [aria-selected]')]"
+            ".find((item) => item.dataset.path === `${arguments[0]}\\n`)"
+            ".querySelector('.line').click()",
             name,
         )
         until(lambda: self.text("title") == name)
@@ -293,6 +328,242 @@ def test_other_data_types(page):
     assert page.sees("value", "no elements yet")
 
 
+def choose(page, name, option):
+    page.js(
+        "const s = document.getElementById(arguments[0]); s.value = arguments[1];"
+        "s.dispatchEvent(new Event('change'))",
+        name,
+        option,
+    )
+
+
+def drawn(page, name):
+    """Show an array, and wait for its picture."""
+    page.show(name)
+    until(lambda: page.js("return document.body.dataset.shape") is not None)
+    before = page.js("return document.body.dataset.frame ?? 0")
+    page.keys("0")
+    until(lambda: page.js("return document.body.dataset.frame ?? 0") != before)
+    page.focus()
+
+
+def test_north_is_up_unless_it_is_flipped(page):
+    def colours():
+        x, top = page.place(1, 20, (45, 90))
+        _, bottom = page.place(43, 20, (45, 90))
+        return page.pixel(x, top), page.pixel(x, bottom)
+
+    drawn(page, "world")
+    above, below = colours()
+    assert sum(above) > sum(below)  # the north is warm here
+    # An element is where it is drawn.
+    page.pointer(*page.place(0, 20, (45, 90)))
+    assert page.sees("where", "lat 44 (88 °N)")
+    assert page.sees("value", "88.0 K")
+    assert "Warmth (K)" in page.text("facts")
+    from selenium.webdriver.common.keys import Keys
+
+    page.pointer(*page.place(44, 20, (45, 90)), click=True)
+    assert page.sees("where", "lat 0 (-88 °N)")
+    page.focus()
+    page.keys(Keys.ARROW_UP)
+    page.pointer(2, 2)
+    assert page.sees("where", "lat 1 ")
+    page.keys("y")
+    until(lambda: colours() == (below, above))
+    assert page.find("[data-key='0 flip']").get_attribute("aria-pressed") == "false"
+    until(lambda: "flips=&" in f"{page.js('return location.href')}&")
+    page.browser.refresh()
+    until(page.is_ready)
+    until(lambda: colours() == (below, above))
+
+
+def test_a_line_shows_an_array_of_one_axis(page):
+    page.show("line")
+    until(lambda: page.js("return document.getElementById('mode').value") == "lines")
+    assert not page.find("#along").is_displayed()
+    page.focus()
+    page.keys("]")
+    page.sees("note", "extremes of")
+    page.keys(*"+" * 12)
+    until(lambda: "extremes" not in page.text("note"))
+    page.keys("m")
+    until(lambda: page.js("return document.getElementById('mode').value") == "colours")
+
+
+def test_colours_of_a_photo(page):
+    drawn(page, "photo")
+
+    def seen(row, column):
+        return page.pixel(*page.place(row, column, (30, 40)))[:3]
+
+    until(lambda: seen(3, 5) == [255, 0, 0])
+    assert (seen(3, 30), seen(25, 30)) == ([255, 0, 255], [0, 0, 255])
+    page.pointer(*page.place(3, 30, (30, 40)))
+    assert page.sees("value", "R 255 · G 0 · B 255")
+
+
+def test_channels_have_colours_and_ranges_of_their_own(page):
+    drawn(page, "cells")
+
+    def seen(row, column):
+        return page.pixel(*page.place(row, column, (16, 24)))[:3]
+
+    until(lambda: seen(3, 3) == [63, 255, 255])  # blue and green
+    assert (seen(3, 20), seen(12, 3), seen(12, 20)) == ([63, 127, 255], [0, 230, 77], [0, 0, 0])
+    boxes = page.browser.find_elements("css selector", "#channels input[type=checkbox]")
+    assert [box.get_attribute("aria-label") for box in boxes] == [
+        f"Show channel {k}" for k in range(4)
+    ]
+    boxes[0].click()
+    until(lambda: seen(3, 20) == [0, 0, 0])
+    page.browser.find_elements("css selector", "#channels button")[1].click()
+    high = page.find("#high")
+    assert high.get_attribute("value") == "50"
+    from selenium.webdriver.common.keys import Keys
+
+    high.send_keys(Keys.CONTROL, "a")
+    high.send_keys("100\n")
+    until(lambda: seen(12, 3) == [0, 115, 38])
+    page.pointer(*page.place(3, 3, (16, 24)))
+    assert page.sees("value", "channel 0: 1000 · channel 1: 50 · channel 2: 0 · channel 3: 0")
+
+
+def test_words_and_numbers_in_a_table(page):
+    page.show("words")
+    until(lambda: "three" in page.text("table"))
+    from selenium.webdriver.common.keys import Keys
+
+    page.focus()
+    page.keys(*[Keys.ARROW_DOWN] * 45)
+    assert page.sees("where", "axis 0 95")
+    until(lambda: page.js("return document.querySelector('#table td.here')?.textContent") == "four")
+    assert page.sees("value", "'four'")
+    page.show("big")
+    choose(page, "mode", "table")
+    until(lambda: str(2**64 - 1 - 10 * 30 - 15) in page.text("table"))
+
+
+def test_large_integers_are_exact_in_the_range(page):
+    drawn(page, "big")
+    page.keys("f")
+    until(lambda: page.find("#low").get_attribute("value") == str(2**64 - 600))
+    assert page.find("#high").get_attribute("value") == str(2**64 - 1)
+
+
+def test_scales(page):
+    drawn(page, "decades")
+
+    def seen(column):
+        return tuple(page.pixel(*page.place(1.7, column - 0.3, (6, 8))))  # beside the number
+
+    page.keys("f")
+    until(lambda: seen(1) == seen(2) != seen(7))  # linear: thousandths look like hundredths
+    choose(page, "scale", "log")
+    until(lambda: len({seen(k) for k in range(1, 8)}) == 7)
+    assert page.find("#none").is_displayed()
+    page.focus()
+    page.keys("s")
+    until(lambda: not page.find("#none").is_displayed())
+    assert len({seen(k) for k in range(8)}) == 8
+
+
+def test_nothing_and_single_values_are_said(page):
+    page.show("empty")
+    assert page.sees("say", "This array is empty: 0 × 3 elements.")
+    page.show("single")
+    assert page.sees("say", "7")
+    assert not page.find("#colourcard").is_displayed()
+
+
+def test_what_is_shown_is_saved(page, tmp_path):
+    page.browser.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    page.keys("+", "+", "+")
+    until(lambda: "20 × 34" not in page.text("note"))
+
+    def saved(kind):
+        page.find(f"#save{kind}").click()
+        return until(lambda: next(tmp_path.glob(f"*.{kind}"), None))
+
+    box = np.load(saved("npy"))
+    rows, columns = box.shape
+    assert rows < 20 and columns < 34
+    lines = saved("csv").read_text().splitlines()
+    across = [int(text) for text in lines[0].split(",")[1:]]
+    down = [int(line.partition(",")[0]) for line in lines[1:]]
+    assert (len(down), len(across)) == box.shape
+    whole = np.full((20, 34), -9, "f4")
+    whole[:, :30] = DATA[0]
+    np.testing.assert_array_equal(box, whole[np.ix_(down, across)])
+    assert saved("png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_ticks_and_texts(page):
+    """Round values, whose texts tell them apart."""
+
+    def ticks(low, high, most, kind="number", unit="", zero="0", **look):
+        return page.js(
+            "const [low, high, most, choice, zero, look] = arguments;"
+            "return import('./scales.js').then((m) => m.valueTicks(low, high, most, choice,"
+            " {...look, zero: BigInt(zero)})).then((f) => [f.offset, ...f.ticks.map(t => t.text)])",
+            low,
+            high,
+            most,
+            {"kind": kind, "unit": unit},
+            zero,
+            look,
+        )
+
+    assert ticks(-2.3, 7.1, 5) == ["", "−2", "0", "2", "4", "6"]
+    assert ticks(0.1, 0.42, 5) == ["", "0.1", "0.2", "0.3", "0.4"]
+    assert ticks(-90, 90, 6, isRound=True) == ["", "−90", "−60", "−30", "0", "30", "60", "90"]
+    assert ticks(0, 37, 5, zero=str(2**64 - 40)) == [
+        "18446744073709551000",
+        "+580",
+        "+590",
+        "+600",
+        "+610",
+    ]
+    assert ticks(1, 1e6, 9, scale="log") == ["", "1", "10", "100", "1000", "10000", "10⁵", "10⁶"]
+    found = ticks(-1e4, 1e4, 5, scale="symlog", linear=1)
+    assert found == ["", "−10000", "−100", "−1", "0", "1", "100", "10000"]
+    first = np.datetime64("2022-01-08").astype(int)
+    assert ticks(0, 900, 5, "datetime", "1 D", str(first)) == [
+        "",
+        "2022-07",
+        "2023-01",
+        "2023-07",
+        "2024-01",
+    ]
+    nanoseconds = str(np.datetime64("2024-05-01", "ns").astype(int))
+    assert ticks(0, 300, 3, "datetime", "1 ns", nanoseconds)[2] == "2024-05-01 00:00:00.0000001"
+    text = page.js(
+        "const [x, unit, zero] = arguments; return import('./text.js').then((m) => {"
+        "const choice = {kind: 'datetime', unit};"
+        "const text = m.valueText(x, choice, {zero: BigInt(zero)});"
+        "return [text, m.parse(text, choice, BigInt(zero))]; })",
+        17,
+        "1 ns",
+        nanoseconds,
+    )
+    assert text == ["2024-05-01 00:00:00.000000017", 17]
+
+
+def test_no_two_controls_have_the_same_name(page):
+    for name in ("scene", "world", "cells", "records"):
+        page.show(name)
+        until(lambda: page.text("value"))
+        names = page.js(
+            "return [...document.querySelectorAll('button, select, input, canvas + button')]"
+            ".filter((e) => e.checkVisibility()).map((e) => e.getAttribute('aria-label') ??"
+            " (e.labels?.[0]?.textContent || e.textContent).trim())"
+        )
+        assert len(set(names)) == len(names), sorted(names)
+        assert all(names)
+
+
 def test_zooming_shows_fewer_elements(page):
     page.keys("+", "+", "+", "+", "+")
     until(lambda: "20 × 34" not in page.text("note"))
@@ -403,7 +674,7 @@ def test_narrow_windows_show_the_value(browser, server):
             page = Page(browser, server.url)
             page.show("scene")
             until(lambda page=page: page.text("value"))
-            for name in ("value", "where", "note", "zoom", "facts", "arrays", "profileaxes"):
+            for name in ("value", "where", "note", "zoom", "facts", "toggletree", "profileaxes"):
                 box = page.js(
                     "const e = document.getElementById(arguments[0]);"
                     "const b = e.getBoundingClientRect();"
@@ -412,6 +683,10 @@ def test_narrow_windows_show_the_value(browser, server):
                 )
                 assert box[0] >= 0 and box[1] <= width and box[2] <= 1, (name, width, box)
             assert page.js("return document.documentElement.scrollWidth") <= width
+            for name in ("big", "cells", "line", "words", "records"):
+                page.show(name)
+                until(lambda page=page: page.text("value"))
+                assert page.js(CUT) == [], (name, width)
             low = "return document.getElementById('value').getBoundingClientRect().bottom"
             assert page.js(low) <= 700
     finally:
@@ -501,3 +776,123 @@ def test_a_hidden_tab_asks_nothing_until_it_is_seen(seven, tmp_path):
         changes = page.js("return changes")
         assert changes[:2] == ["true 3,10", "false 3,10"]
         assert set(changes[2:]) == {"false 7,10"}
+
+
+def test_the_tree_is_searched_and_walked_by_keys(page, folder):
+    from selenium.webdriver.common.keys import Keys
+
+    labels = (
+        "return [...document.querySelectorAll('#tree [role=treeitem]')]"
+        ".map((item) => item.querySelector('.label').textContent)"
+    )
+    focused = "return document.activeElement.querySelector('.label')?.textContent"
+    names = sorted(path.stem for path in folder.glob("*.xmd"))
+    assert page.js(labels) == names
+    page.keys("/", "WAV")
+    until(lambda: page.js(labels) == ["waves"])
+    assert page.text("found") == f"1 of {len(names)} arrays"
+    page.keys(Keys.ARROW_DOWN)
+    assert page.js(focused) == "waves"
+    page.keys(Keys.ENTER)
+    page.sees("title", "waves")
+    page.find("#search").send_keys(Keys.ESCAPE)
+    until(lambda: page.js(labels) == names)
+    page.keys(Keys.ARROW_DOWN, Keys.END)
+    assert page.js(focused) == names[-1]
+    page.keys(Keys.HOME, Keys.ARROW_DOWN)
+    assert page.js(focused) == names[1]
+    page.keys(Keys.SPACE)
+    page.sees("title", names[1])
+    roles = page.js(
+        "const t = document.getElementById('tree');"
+        "return [t.getAttribute('role'), t.querySelectorAll('[tabindex=\"0\"]').length]"
+    )
+    assert roles == ["tree", 1]
+
+
+def test_groups_of_a_file_and_names_that_are_no_html(browser, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    evil = "<img src=x onerror=alert(1)>"
+    with h5py.File(tmp_path / "x.h5", "w") as f:
+        f[f"run 1/{evil}"] = DATA
+        f["run 1"].attrs["note"] = evil
+    with Server(tmp_path / "x.h5", "--no-browser") as server:
+        page = Page(browser, server.url)
+        assert page.text("title") == f"run 1/{evil}"
+        page.find("#tree .group .line").click()  # closes the group
+        assert page.js("return document.querySelectorAll('#tree [role=treeitem]').length") == 1
+        assert page.text("grouplist") == f"note'{evil}'"
+        assert page.js("return document.querySelectorAll('#there img').length") == 0
+        with h5py.File(tmp_path / "x.h5", "r+") as f:  # the viewer does not lock it
+            f["run 2/more"] = [1, 2]
+        until(lambda: "run 2" in page.text("tree"))
+
+
+def test_code_that_reads_what_is_shown(page):
+    page.keys("]", "]", "]")
+    until(lambda: "a[3, :, :]" in page.text("code"))
+    made = {}
+    exec(page.text("code"), made)
+    with made["a"]:
+        np.testing.assert_array_equal(made["shown"][:, :30], DATA[3])
+    for _ in range(4):
+        page.find("#in").click()
+    page.keys("t")
+    until(lambda: page.text("code").endswith(".T"))
+    page.show("waves")
+    until(lambda: "np.abs(a[" in page.text("code"))
+    page.show("records")
+    until(lambda: page.text("code").endswith("a[:, :]['when']"))
+
+
+def test_a_link_opens_the_same_view(page, server):
+    page.keys("]", "]")
+    for _ in range(3):
+        page.find("#in").click()
+    page.js(
+        "const s = document.getElementById('other'); s.value = 'mask';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    page.sees("othername", "mask")
+    until(lambda: "with=mask" in page.js("return location.href"))
+    until(lambda: "window=" in page.js("return location.href"))
+    code = page.text("code")
+    permissions = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    page.browser.execute_cdp_cmd("Browser.grantPermissions", permissions)
+    page.find("#copylink").click()
+    page.sees("copied", "clipboard")
+    link = page.browser.execute_async_script(
+        "navigator.clipboard.readText().then(arguments[arguments.length - 1])"
+    )
+    assert link.startswith(server.url)
+    again = Page(page.browser, link)
+    again.sees("where", "time 2 (c)")
+    until(lambda: again.text("code") == code)
+    again.sees("othername", "mask")
+
+
+def test_two_arrays_have_linked_cursors(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+
+    xa.from_array(DATA, tmp_path / "one", dims=("time", "y", "x")).close()
+    xa.from_array(-DATA[0], tmp_path / "two", dims=("y", "x")).close()
+    with Server(tmp_path, "--no-browser") as server:
+        page = Page(browser, server.url)
+        page.js(
+            "const s = document.getElementById('other'); s.value = 'two';"
+            "s.dispatchEvent(new Event('change'))"
+        )
+        until(lambda: page.js("return document.body.dataset.other > 0"))
+        page.focus()
+        page.keys(Keys.ARROW_DOWN, "]")
+        page.sees("value", str(DATA[1, 11, 15]))
+        page.sees("othervalue", str(-DATA[0, 11, 15]))
+        page.find("#over").click()
+        assert page.js("return document.getElementById('overpicture').hidden") is False
+        assert page.js("return document.getElementById('otherstage').hidden") is True
+        with xa.open(tmp_path / "two", "r+") as a:
+            a[11, 15] = 7
+            page.sees("othervalue", "7.0")
+            a.extend(1, 2)
+            a[11, 15] = 8
+        page.sees("othervalue", "8.0")

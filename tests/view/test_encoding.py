@@ -158,3 +158,26 @@ def test_texts_of_values(value, text):
 
 def test_long_texts_are_cut():
     assert len(text_of(np.str_("x" * 1000))) == 200
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([2**64 - 1, 2**64 - 40], "u8"),
+        np.array([-(2**62), -(2**62) + 5]),
+        np.array(["2024-05-01T00:00:00.000000001", "2024-05-01T00:00:00.000000900"], "M8[ns]"),
+        np.array(["0800-01-01", "3000-01-01", "NaT"], "M8[D]"),
+    ],
+)
+def test_the_base_of_large_integers_and_dates_is_exact(values):
+    encoded = encode(values)
+    known = values[~np.isnat(values)] if values.dtype.kind == "M" else values
+    least = int(known.astype("i8" if values.dtype.kind == "M" else values.dtype).min())
+    assert encoded.facts()["exact"] == str(least)
+    differences = [int(v) - least for v in known.astype("i8" if known.dtype.kind == "M" else "O")]
+    np.testing.assert_array_equal(encoded.data[: len(known)], differences)
+
+
+def test_small_integers_and_floats_have_no_exact_base():
+    for values in (np.arange(5), np.array([1e9, 1e9 + 1]), np.arange(5, dtype="u1")):
+        assert encode(values).facts()["exact"] is None

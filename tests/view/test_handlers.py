@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import io
 import json
 import re
 import shutil
@@ -35,6 +36,10 @@ TOKEN = "the-token-of-the-tests"
 CODES = {"u1": "u1", "i1": "i1", "u2": "<u2", "i2": "<i2", "f4": "<f4"}
 FILL = 0x7FC0F111
 RECORD = np.dtype([("when", "M8[s]"), ("speed", "f8"), ("tag", "S3")])
+
+
+def coordinate(name, units="", title="", flip=(False, False)):
+    return {"name": name, "units": units, "title": title, "flip": list(flip)}
 
 
 def make_arrays(folder):
@@ -174,7 +179,7 @@ class Follower:
         self.case.wait(self.socket.write_message(message, isinstance(message, bytes)))
 
     def follow(self, name, revision):
-        self.say(json.dumps({"name": name, "revision": revision}))
+        self.say(json.dumps({"arrays": [{"name": name, "revision": revision}], "tree": None}))
 
     def hear(self):
         """Return the next message; None: the server has closed the connection."""
@@ -313,8 +318,8 @@ class TestWhatIsServed(Case):
         assert info["names"] == ["time", "y", "x"]
         assert info["chunks"] == [2, 16, 16]
         assert info["coordinates"] == [
-            {"name": "time", "units": ""},
-            {"name": "y", "units": "m"},
+            coordinate("time"),
+            coordinate("y", units="m"),
             None,
         ]
         assert [choice["kind"] for choice in info["choices"]] == ["number"]
@@ -333,7 +338,7 @@ class TestWhatIsServed(Case):
             a.append(frames[:7])
             info = self.facts("array", name="frames")
             assert (info["shape"], info["names"]) == ([3, 3, 4, 5], ["t", "c", "v", "u"])
-            assert info["coordinates"] == [None, {"name": "c", "units": ""}, None, None]
+            assert info["coordinates"] == [None, coordinate("c"), None, None]
             assert info["grid"] == [3, 3, 1, 1]
             head, body = self.numbers(
                 "growth", name="frames", chunk="0,0,0,0", rows="0,0,3,99", columns="1,0,3,99"
@@ -577,6 +582,136 @@ WORDS = ["", "x", "-1", "9" * 30, "1e9", "nan", "0,0", ",", "1,,2", "0x1", "\u06
 WORDS += [" 1", "\0", "a" * 3000, "null", "[0]", "0,0,0,0,0", "\ud7ff", "%00", "0;1", "true"]
 
 
+class TestWhatIsDrawn(Case):
+    """Lines, colours, tables and files of what is shown."""
+
+    def make(self, name, values, **options):
+        with xa.from_array(values, self.folder / "arrays" / name, **options):
+            pass
+        return values
+
+    def test_a_line_goes_through_the_ends_of_each_step(self):
+        values = np.random.default_rng(1).standard_normal(1000)
+        values[333] = 50
+        self.make("line", values)
+        head, body = self.numbers(
+            "plane", name="line", at="0", columns="0,100,900,80", whole=1, ends=1
+        )
+        assert (head["steps"], head["start"], head["whole"]) == ([1, 10], [0, 100], True)
+        n = head["count"]
+        found = head["base"] + head["scale"] * np.frombuffer(body, "<f4", n).astype("f8")
+        places = np.frombuffer(body, "<f8", n, -(-4 * n // 8) * 8).astype(int) + 100
+        np.testing.assert_allclose(found, values[places], rtol=1e-6)
+        assert 333 in places
+        for start in range(100, 900, 10):
+            run = values[start : start + 10]
+            ends = {start + run.argmin(), start + run.argmax()}
+            assert ends <= set(places.tolist())
+
+    def test_several_channels_come_together(self):
+        values = self.make("cells", np.arange(4 * 6 * 8, dtype="u2").reshape(4, 6, 8) ** 2)
+        where = {"at": "1,0,0", "rows": "1,0,6,9", "columns": "2,0,8,9", "colours": 0, "ms": 9999}
+        head, body = self.numbers("plane", name="cells", channels="0,3,1", **where)
+        assert (head["shape"], head["channels"]) == ([6, 8], [0, 3, 1])
+        got = np.frombuffer(body, "<u2").reshape(3, 6, 8)
+        np.testing.assert_array_equal(got, values[[0, 3, 1]])
+        told = self.facts("value", name="cells", at="2,3,4", colours=0, channels="0,3,1")
+        assert told["values"] == [str(v) for v in values[[0, 3, 1], 3, 4]]
+        for wrong in ({"colours": 1, "channels": "0"}, {"colours": 0, "channels": ""}):
+            assert self.ask("plane", name="cells", **{**where, **wrong}).code == 400
+        assert self.ask("plane", name="cells", channels="4", **where).code == 409
+
+    def test_the_elements_of_a_colour_are_from_one_place(self):
+        values = np.random.default_rng(2).integers(0, 256, (20, 30, 3), "u1")
+        self.make("photo", values)
+        assert self.facts("array", name="photo")["colours"] == ["rgb", 2]
+        where = {"at": "0,0,0", "rows": "0,0,20,5", "columns": "1,0,30,10", "colours": 2}
+        head, body = self.numbers(
+            "plane", name="photo", channels="0,1,2", whole=1, together=1, **where
+        )
+        got = np.frombuffer(body, "u1").reshape(3, *head["shape"])
+        for i, j in np.ndindex(5, 10):
+            cell = values[4 * i : 4 * i + 4, 3 * j : 3 * j + 3].reshape(-1, 3)
+            sums = cell.sum(axis=1, dtype=int)
+            assert tuple(got[:, i, j]) in {tuple(pixel) for pixel in cell.tolist()}
+            assert got[:, i, j].sum() in (sums.min(), sums.max())
+
+    def test_coordinates_for_ticks(self):
+        head, body = self.numbers("coordinates", name="scene", axis=1, start=0, stop=50, most=100)
+        assert head["step"] == 1
+        np.testing.assert_array_equal(np.frombuffer(body, "<f4"), np.arange(50) / 4)
+        head, body = self.numbers("coordinates", name="scene", axis=1, start=10, stop=50, most=10)
+        places = [*range(10, 50, 4), 49]
+        assert head["step"] == 4
+        np.testing.assert_array_equal(np.frombuffer(body, "<f4"), np.array(places) / 4)
+        head, body = self.numbers("coordinates", name="scene", axis=0, start=0, stop=6)
+        assert (head["kind"], head["unit"]) == ("datetime", "1 D")
+        first = np.datetime64("2024-05-01").astype(int)
+        np.testing.assert_array_equal(
+            int(head["exact"]) + np.frombuffer(body, "<f4"), first + np.arange(6)
+        )
+        head, body = self.numbers("coordinates", name="scene", axis=2, start=0, stop=6)
+        assert body == b""
+
+    def test_texts_of_a_table(self):
+        words = self.make("words", np.array([["one", "two"], ["it's", "ένα"]]))
+        told = self.facts("texts", name="words", at="0,0", rows="0,0,2", columns="1,0,2")
+        assert told["texts"] == words.tolist()
+        told = self.facts("texts", name="words", at="0,0", rows="1,1,2", columns="0,0,2")
+        assert told["texts"] == [["two", "ένα"]]
+        self.make("days", np.array(["2024-05-01", "NaT"], "M8[D]"))
+        told = self.facts("texts", name="days", at="0", rows="0,0,2")
+        assert told["texts"] == [["2024-05-01"], ["NaT"]]
+        query = {"name": "none", "at": "0,0", "rows": "0,0,300", "columns": "1,0,400"}
+        assert self.ask("texts", **query).code == 400
+
+    def test_files_of_what_is_shown(self):
+        def box(name, kind="npy", **query):
+            answer = self.ask("box", name=name, format=kind, **query)
+            assert answer.code == 200, answer.body
+            return np.load(io.BytesIO(answer.body)) if kind == "npy" else answer.body.decode()
+
+        query = {"at": "2,0,0", "rows": "2,10,60", "columns": "1,3,9"}
+        np.testing.assert_array_equal(box("scene", **query), self.data[2, 3:9, 10:60].T)
+        text = box("scene", "csv", **{**query, "rows": "1,3,9", "columns": "2,10,60"})
+        lines = [line.split(",") for line in text.splitlines()]
+        assert lines[0] == ["y", *map(str, range(10, 60))]
+        assert [line[0] for line in lines[1:]] == [f"{y:.7g}" for y in np.arange(3, 9) / 4]
+        got = np.array([line[1:] for line in lines[1:]], "f4")
+        np.testing.assert_array_equal(got, self.data[2, 3:9, 10:60])
+        assert box("scene", "csv", at="0,3,4", columns="0,0,2").splitlines()[:2] == [
+            "time,value",
+            f"2024-05-01,{self.data[0, 3, 4]!s}",
+        ]
+        large = box("sub/large", at="0,0", rows="0,0,3", columns="1,0,4")
+        np.testing.assert_array_equal(large, np.arange(12).reshape(3, 4) + 2**60)
+        cells = self.make("cells", np.arange(24).reshape(2, 3, 4))
+        query = {"at": "0,0,0", "rows": "1,0,3", "columns": "2,1,4", "colours": 0}
+        got = box("cells", channels="1,0", **query)
+        np.testing.assert_array_equal(got, np.moveaxis(cells[::-1, :, 1:], 0, -1))
+        assert box("cells", "csv", channels="1,0", **query).splitlines()[:2] == [
+            "axis 1,axis 2,axis 0 1,axis 0 0",
+            "0,1,13,1",
+        ]
+
+    def test_a_file_that_is_too_large_is_refused(self):
+        where = {"name": "none", "at": "0,0", "rows": "0,0,300", "columns": "1,0,400"}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(limits, "saved_elements", 100_000)
+            answer = self.ask("box", format="csv", **where)
+            assert answer.code == 400
+            assert (
+                "300 × 400 elements are on show; the page saves up to 100,000 as CSV"
+                in (json.loads(answer.body)["error"])
+            )
+            assert self.ask("box", format="npy", **where).code == 200
+            patch.setattr(limits, "saved_bytes", 900_000)
+            answer = self.ask("box", format="npy", **where)
+            assert answer.code == 400
+            assert "zoom in, or read them in Python" in json.loads(answer.body)["error"]
+        assert self.ask("box", format="xls", **where).code == 400
+
+
 class TestWords(Case):
     def words_in(self, call):
         """Ask with a word in the place of each thing in turn, and without it; and twice."""
@@ -617,7 +752,7 @@ class TestWords(Case):
     def test_news_of_words_that_make_no_sense(self):
         for revision in (None, True, 1.5, -1, 10**30, [], {}, "1"):
             follower = self.follower()
-            follower.say(json.dumps({"name": "scene", "revision": revision}))
+            follower.follow("scene", revision)
             heard = follower.hear()
             assert heard is None or "error" in heard or "revision" in heard, revision
         for name in ("", "\0", "a" * 3000, "../scene", "scene\n", "sc\u0435ne"):
@@ -741,8 +876,15 @@ class TestNews(Case):
             assert "no array of this name" in follower.hear()["error"]
 
     def test_messages_that_make_no_sense(self):
-        messages = ["", "[]", "{", '{"name": "scene"}', '{"name": 1, "revision": 1}', b"\xff"]
-        for message in [*messages, '{"name": "scene", "revision": "1"}', "[" * 5000]:
+        messages = ["", "[]", "{", '{"arrays": []}', '{"arrays": {}, "tree": "1"}', b"\xff"]
+        messages += [
+            json.dumps({"arrays": arrays, "tree": 1})
+            for arrays in (
+                [1], [{"name": "scene"}], [{"name": 1, "revision": 1}],
+                [{"name": "scene", "revision": "1"}], 3 * [{"name": "scene", "revision": 1}],
+            )
+        ]  # fmt: skip
+        for message in [*messages, "[" * 5000]:
             follower = self.follower()
             follower.say(message)
             assert follower.hear() is None

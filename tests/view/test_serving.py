@@ -93,7 +93,9 @@ async def follow(url, name="scene"):
     parts = urlsplit(url)
     protocols = ["extarray-view", parts.fragment.removeprefix("token=")]
     socket = await websocket_connect(f"ws://{parts.netloc}/api/news", subprotocols=protocols)
-    await socket.write_message(json.dumps({"name": name, "revision": 0}))
+    await socket.write_message(
+        json.dumps({"arrays": [{"name": name, "revision": 0}], "tree": None})
+    )
     return socket
 
 

@@ -50,6 +50,11 @@ export async function ask(what, query = {}, signal = undefined) {
   return answer && answer.json();
 }
 
+/** Ask for a file. */
+export async function askFile(what, query) {
+  return (await send(what, query)).blob();
+}
+
 const KINDS = {
   u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array, u4: Uint32Array,
   f4: Float32Array, f8: Float64Array,
@@ -76,19 +81,26 @@ export async function askBlocks(what, query) {
   return answer;
 }
 
-/** Ask for elements, as numbers: value = base + scale * data[i]. */
+/** Tell large integers by their differences from a `zero`, which a double would round. */
+function placeZero(facts) {
+  facts.zero = facts.exact ? BigInt(facts.exact) : 0n;
+  if (facts.exact) facts.base = 0;
+}
+
+/** Ask for elements, as numbers: value = zero + base + scale * data[i]. */
 export async function askNumbers(what, query, signal) {
   const answer = await askBytes(what, query, signal);
   if (!answer) return null;
   if (answer.constant) {
     // One number stands for all.
     const kind = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array }[KINDS[answer.code].BYTES_PER_ELEMENT];
-    const all = new kind(answer.shape[0] * answer.shape[1]).fill(new kind(answer.buffer, answer.at, 1)[0]);
+    const all = new kind(answer.shape[0] * answer.shape[1] * (answer.channels?.length ?? 1)).fill(new kind(answer.buffer, answer.at, 1)[0]);
     answer.buffer = all.buffer;
     answer.at = 0;
   }
+  placeZero(answer);
   answer.data = new KINDS[answer.code](answer.buffer, answer.at, answer.count);
-  if (answer.code === "f4") answer.bits = new Uint32Array(answer.buffer, answer.at, answer.count);
+  if (answer.code === "f4") answer.bits = new Uint32Array(answer.buffer, answer.at, answer.data.length);
   if (answer.count !== undefined) {
     // The places of the numbers follow, at a multiple of 8 bytes.
     const end = answer.at + Math.ceil(answer.data.byteLength / 8) * 8;

@@ -1,11 +1,12 @@
 // The small drawings: histogram, profile, growth map.
 
-import { FILL_BITS } from "./api.js";
 import { cssOf } from "./colours.js";
 import { fitted, hatch, ink, sharp } from "./canvas.js";
-import { ticks, valueText, wholeTicks } from "./text.js";
+import { drawLine, drawValueAxis, endsOf, valuesOf } from "./lines.js";
+import { scaleOf, valueTicks, withoutDay } from "./scales.js";
 
 const STRIP = 10;
+const TICKS = 16;
 
 /** A histogram over the colours, with two handles for the range of the colours. */
 export class Histogram {
@@ -25,31 +26,35 @@ export class Histogram {
     for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => { this.held = null; });
   }
 
+  /** The drawn range on the scale: that of the values, extended to handles that are near it. */
   get ends() {
-    // The drawn range: the values' range, extended to handles that are near it.
-    const { from, to } = this.data;
-    const span = to - from || Math.abs(from) || 1;
+    const { to } = scaleOf(this.look);
+    const [first, last] = [to(this.data.from), to(this.data.to)];
+    const span = last - first || Math.abs(first) || 1;
+    const [low, high] = [to(this.look.low), to(this.look.high)];
     return {
-      from: Math.min(from, Math.max(this.look.low, from - span)),
-      to: Math.max(to, Math.min(this.look.high, to + span)) || from + span,
+      from: Math.min(first, Math.max(Number.isNaN(low) ? first : low, first - span)),
+      to: Math.max(last, Math.min(Number.isNaN(high) ? last : high, last + span)),
     };
   }
 
   x(value) {
     const { from, to } = this.ends;
     const width = this.canvas.getBoundingClientRect().width - 12;
-    return 6 + Math.min(1, Math.max(0, (value - from) / (to - from || 1))) * width;
+    const place = (scaleOf(this.look).to(value) - from) / (to - from || 1);
+    return 6 + Math.min(1, Math.max(0, place || 0)) * width;
   }
 
   drag(event, changed) {
     const { from, to } = this.ends;
     const width = this.canvas.getBoundingClientRect().width - 12;
-    const value = from + (Math.min(Math.max(event.offsetX - 6, 0), width) / width) * (to - from);
+    const place = from + (Math.min(Math.max(event.offsetX - 6, 0), width) / width) * (to - from);
+    const value = scaleOf(this.look).from(place);
     if (this.held === "low") changed(Math.min(value, this.look.high), this.look.high);
     else changed(this.look.low, Math.max(value, this.look.low));
   }
 
-  draw(data, look) {
+  draw(data, look, choice) {
     this.data = data;
     this.look = look;
     const { context, width, height } = sharp(this.canvas);
@@ -57,53 +62,109 @@ export class Histogram {
     if (!data) {
       context.fillStyle = colours.quiet;
       context.textAlign = "center";
-      context.fillText("no numbers here", width / 2, height / 2);
+      context.fillText(look.scale === "log" ? "no positive numbers here" : "no numbers here", width / 2, height / 2);
       return;
     }
-    const base = height - STRIP - 6;
+    const base = height - STRIP - TICKS - 6;
     const greatest = Math.max(...data.counts);
     const n = data.counts.length;
     for (let i = 0; i < n; i += 1) {
       if (!data.counts[i]) continue;
       // Heights are square roots, so that rare values show, too.
       const tall = Math.max(1, Math.sqrt(data.counts[i] / greatest) * (base - 6));
-      const a = data.from + ((data.to - data.from) * i) / n;
-      const b = data.from + ((data.to - data.from) * (i + 1)) / n;
-      const middle = (a + b) / 2;
-      context.fillStyle = middle < look.low || middle > look.high ? colours.line : colours.quiet;
+      const [a, b] = [data.edges[i], data.edges[i + 1]];
+      context.fillStyle = b < look.low || a > look.high ? colours.line : colours.quiet;
       const left = this.x(a);
       context.fillRect(left, base - tall, Math.max(1, this.x(b) - left - (n < 60 ? 1 : 0)), tall);
     }
     const [low, high] = [this.x(look.low), this.x(look.high)];
     for (let x = 6; x < width - 6; x += 1) {
-      context.fillStyle = cssOf(look.map, high > low ? (x - low) / (high - low) : 0.5);
-      context.fillRect(x, height - STRIP - 2, 1.5, STRIP);
+      const t = high > low ? (x - low) / (high - low) : 0.5;
+      context.fillStyle = look.isPlain ? colours.line : look.colour ? shade(look.colour, t) : cssOf(look.map, t);
+      context.fillRect(x, base + 4, 1.5, STRIP);
     }
+    this.drawTicks(context, width, base + STRIP + 6, choice);
     context.strokeStyle = colours.accent;
     context.fillStyle = colours.accent;
     context.lineWidth = 1.5;
     for (const x of [low, high]) {
       context.beginPath();
       context.moveTo(x, 8);
-      context.lineTo(x, height - 1);
+      context.lineTo(x, base + STRIP + 5);
       context.stroke();
       context.beginPath();
       context.arc(x, 6, 4, 0, 2 * Math.PI);
       context.fill();
     }
   }
+
+  /** Round values below the colours. */
+  drawTicks(context, width, top, choice) {
+    const { from, to } = this.ends;
+    const place = scaleOf(this.look).from;
+    const found = valueTicks(place(from), place(to), choice.kind === "datetime" ? 3 : 5, choice, this.look);
+    const day = withoutDay(found.ticks);
+    const offset = found.offset || day.offset;
+    context.font = context.font.replace(/^\d+px/, "11px");
+    context.textBaseline = "top";
+    context.fillStyle = ink().quiet;
+    let free = 0;
+    if (offset) {
+      context.textAlign = "left";
+      context.fillText(`${offset} `, 2, top);
+      free = context.measureText(`${offset}  `).width;
+    }
+    context.textAlign = "center";
+    for (const { v, text } of day.ticks) {
+      const half = context.measureText(text).width / 2;
+      const x = Math.min(width - half - 1, Math.max(half + 1, this.x(v)));
+      if (x - half < free) continue;
+      context.fillText(text, x, top);
+      free = x + half + 8;
+    }
+  }
+}
+
+/** Draw the bar of the colours beside a saved picture. */
+export function drawBar(context, { x, top, bottom, width, room }, look, choice, title) {
+  const colours = ink();
+  const { to, from } = scaleOf(look);
+  const [low, high] = [to(look.low), to(look.high)];
+  for (let y = top; y < bottom; y += 1) {
+    context.fillStyle = cssOf(look.map, (bottom - y) / (bottom - top));
+    context.fillRect(x, y, width, 1.5);
+  }
+  context.strokeStyle = colours.line;
+  context.strokeRect(x - 0.5, top - 0.5, width + 1, bottom - top + 1);
+  const found = valueTicks(from(low), from(high), Math.max(2, Math.floor((bottom - top) / 40)), choice, look);
+  context.fillStyle = colours.quiet;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  for (const { v, text } of found.ticks) {
+    const y = bottom - ((to(v) - low) / (high - low)) * (bottom - top);
+    context.fillRect(x + width, y - 0.5, 4, 1);
+    context.fillText(fitted(context, text, room), x + width + 7, y);
+  }
+  context.textAlign = "right";
+  context.fillText([title, found.offset].filter(Boolean).join(" · "), x + width + room, top - 16);
+}
+
+/** A colour of a channel, from black. */
+function shade(colour, t) {
+  const part = Math.min(1, Math.max(0, t));
+  return `rgb(${[1, 3, 5].map((i) => Math.round(part * parseInt(colour.slice(i, i + 2), 16))).join(" ")})`;
 }
 
 const LEFT = 76;
 
 /** Values along an axis, through the cursor. */
 export class Profile {
-  constructor(canvas, chosen) {
+  constructor(canvas) {
     this.canvas = canvas;
     this.data = null;
     this.at = 0;
     let held = false;
-    const choose = (event) => this.data && chosen(this.index(event.offsetX));
+    const choose = (event) => this.data && this.chosen?.(this.index(event.offsetX));
     canvas.addEventListener("pointerdown", (event) => {
       held = true;
       canvas.setPointerCapture(event.pointerId);
@@ -116,86 +177,46 @@ export class Profile {
   index(x) {
     const width = this.canvas.getBoundingClientRect().width - LEFT - 12;
     const place = Math.floor(((x - LEFT) / width) * this.extent);
-    return Math.min(this.extent - 1, Math.max(0, place));
+    const inside = Math.min(this.extent - 1, Math.max(0, place));
+    return this.isFlipped ? this.extent - 1 - inside : inside;
   }
 
-  /** Draw; `data` has numbers, and `step` or their places; `label` returns the text of an index. */
-  draw(data, extent, at, choice, label) {
+  /**
+   * Draw; `data` has numbers, and `step` or their places; `ticks(from, to, most)` returns the ticks
+   * of the axis.
+   */
+  draw(data, extent, at, choice, ticks, look, isFlipped) {
     this.data = data;
     this.extent = extent;
+    this.isFlipped = isFlipped;
     const { context, width, height } = sharp(this.canvas);
     const colours = ink();
     if (!data || !extent) return;
-    const w = width - LEFT - 12;
-    const top = 8;
-    const bottom = height - 22;
-    const n = data.data.length;
-    let low = Infinity;
-    let high = -Infinity;
-    const values = new Float64Array(n);
-    for (let i = 0; i < n; i += 1) {
-      let x = data.data[i];
-      if (data.bits && data.bits[i] === FILL_BITS && data.fill !== null) x = data.fill;
-      const v = data.base + data.scale * x;
-      values[i] = v;
-      if (v - v !== 0) continue;
-      if (v < low) low = v;
-      if (v > high) high = v;
-    }
-    if (low > high) [low, high] = [0, 1];
-    if (low === high) { const room = Math.abs(low) * 0.05 || 1; low -= room; high += room; }
-    const room = (high - low) * 0.06;
-    low -= room;
-    high += room;
-    const x = (i) => LEFT + ((i + 0.5) / extent) * w;
-    const y = (v) => bottom - ((v - low) / (high - low)) * (bottom - top);
-    context.font = context.font.replace(/^\d+px/, "11px");
-    context.textBaseline = "middle";
-    context.textAlign = "right";
-    const upright = ticks(low, high, 6);
-    const inADay = choice.kind === "datetime" && valueText(low, choice).slice(0, 10) === valueText(high, choice).slice(0, 10);
-    for (const v of upright.ticks) {
-      context.fillStyle = colours.line;
-      context.fillRect(LEFT, Math.round(y(v)), w, 1);
-      context.fillStyle = colours.quiet;
-      const text = valueText(v, choice, 6);
-      context.fillText(fitted(context, inADay ? text.slice(11) || "00:00:00" : text.slice(0, 40), LEFT - 10), LEFT - 6, y(v));
-    }
+    const box = { left: LEFT, right: width - 12, top: 14, bottom: height - 22 };
+    const mine = { ...look, zero: data.zero };
+    const values = valuesOf(data, true);
+    const y = drawValueAxis(context, box, endsOf(values, mine) ?? [look.scale === "log" ? 0.1 : 0, 1], mine, choice, LEFT);
+    const x = (i) => LEFT + (((isFlipped ? extent - 1 - i : i) + 0.5) / extent) * (box.right - box.left);
     context.textAlign = "center";
     context.textBaseline = "top";
+    context.fillStyle = colours.quiet;
     let free = LEFT - 20;
-    for (const i of wholeTicks(0, extent - 1, Math.max(1, Math.floor(w / 96)))) {
-      const text = fitted(context, label(i) ?? String(i), 110);
-      const half = context.measureText(text).width / 2;
+    const found = ticks(0, extent - 1, Math.max(1, Math.floor((box.right - box.left) / 96))).ticks;
+    for (const { at: i, text } of isFlipped ? [...found].reverse() : found) {
+      const told = fitted(context, text, 110);
+      const half = context.measureText(told).width / 2;
       if (x(i) - half < free || x(i) + half > width) continue;
       free = x(i) + half + 8;
-      context.fillText(text, x(i), bottom + 7);
+      context.fillText(told, x(i), box.bottom + 7);
     }
     // Draw the cursor below the line.
     context.strokeStyle = colours.cross;
     context.lineWidth = 1;
     context.beginPath();
-    context.moveTo(x(at), top - 4);
-    context.lineTo(x(at), bottom + 3);
+    context.moveTo(x(at), box.top - 4);
+    context.lineTo(x(at), box.bottom + 3);
     context.stroke();
-    context.strokeStyle = colours.accent;
-    context.fillStyle = colours.accent;
-    context.lineWidth = 1.4;
-    context.lineJoin = "round";
-    context.beginPath();
-    let drawing = false;
-    const hasDots = n <= w / 5;
-    for (let i = 0; i < n; i += 1) {
-      const v = values[i];
-      if (v - v !== 0) { drawing = false; continue; }
-      const px = x(data.places ? data.places[i] : i * data.step);
-      const isAlone = !drawing && !(values[i + 1] - values[i + 1] === 0);
-      if (drawing) context.lineTo(px, y(v));
-      else context.moveTo(px, y(v));
-      drawing = true;
-      if (hasDots || isAlone) context.fillRect(px - 1.5, y(v) - 1.5, 3, 3);
-    }
-    context.stroke();
+    drawLine(context, values, (i) => x(data.places ? data.places[i] : i * data.step), y, values.length <= (box.right - box.left) / 5);
   }
 }
 
@@ -212,10 +233,11 @@ export function drawChunks(context, map, x, y, { faint, addresses, edges }) {
   for (let k = 0; k < map.rectangles.length; k += 4) {
     const [top, bottom, left, right] = map.rectangles.subarray(k, k + 4);
     context.fillStyle = map.segments[map.owners[top * width + left]].colour;
-    context.fillRect(across(left), down(top), across(right) - across(left) + 0.3, down(bottom) - down(top) + 0.3);
+    const [w, h] = [across(right) - across(left), down(bottom) - down(top)];
+    context.fillRect(across(left), down(top), w + 0.3 * Math.sign(w), h + 0.3 * Math.sign(h));
   }
   context.globalAlpha = 1;
-  const cell = Math.min((across(width) - across(0)) / width, (down(height) - down(0)) / height);
+  const cell = Math.min(Math.abs(across(width) - across(0)) / width, Math.abs(down(height) - down(0)) / height);
   if (cell >= 4) strokeLines(context, map.thin, across, down, "rgba(255 255 255 / .75)", 0.8);
   strokeLines(context, map.heavy, across, down, edges ?? colours.ink, 1.4);
   if (!faint) {
@@ -254,7 +276,9 @@ function markFrozen(context, map, cell, across, down) {
   context.beginPath();
   map.frozen.forEach((is, k) => {
     if (!is) return;
-    const [x, y] = [across((k % width) + 1), down(Math.floor(k / width) + 1)];
+    const [column, row] = [k % width, Math.floor(k / width)];
+    // The lower right corner, also of flipped axes.
+    const [x, y] = [Math.max(across(column), across(column + 1)), Math.max(down(row), down(row + 1))];
     context.moveTo(x, y);
     context.lineTo(x - side, y);
     context.lineTo(x, y - side);
@@ -276,7 +300,8 @@ function drawAddresses(context, map, cell, across, down, faint) {
     for (let j = 0; j < width; j += 1) {
       if (map.addresses[i * width + j] < 0) continue; // its elements have not come
       const text = String(map.addresses[i * width + j]);
-      const [left, right, top, bottom] = [across(j), across(j + 1), down(i), down(i + 1)];
+      const [left, right] = [across(j), across(j + 1)].sort((a, b) => a - b);
+      const [top, bottom] = [down(i), down(i + 1)].sort((a, b) => a - b);
       if (0.62 * size * text.length > right - left || size > bottom - top) continue;
       if (faint) {
         // Over the picture, where the parts of chunks outside the bounds are not seen.
@@ -296,14 +321,14 @@ function drawAddresses(context, map, cell, across, down, faint) {
 
 /** The growth map of the plane, small. */
 export class GrowthChart {
-  constructor(canvas, pointed, chosen) {
+  constructor(canvas, pointed) {
     this.canvas = canvas;
     this.map = null;
     canvas.addEventListener("pointermove", (event) => pointed(this.cell(event.offsetX, event.offsetY)));
     canvas.addEventListener("pointerleave", () => pointed(null));
     canvas.addEventListener("click", (event) => {
       const cell = this.cell(event.offsetX, event.offsetY);
-      if (cell) chosen(cell);
+      if (cell) this.chosen?.(cell);
     });
   }
 

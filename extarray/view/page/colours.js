@@ -1,6 +1,7 @@
 // Colour maps, and painting numbers as pixels.
 
 import { FILL_BITS } from "./api.js";
+import { scaleOf } from "./scales.js";
 
 // A few colours each, of rising lightness in maps for amounts; interpolated in OKLab.
 const ANCHORS = {
@@ -86,29 +87,34 @@ export function cssOf(name, t) {
 const NOTHING = 0; // transparent: the hatching below shows
 const TINT = ((0x80 << 24) | (52 << 16) | (142 << 8) | 214) >>> 0;
 
-/** Paint a frame on a canvas of its size; return the counts of NaN and of the fill value. */
+/** A place of 0...1 among the colours for a value; NaN: the value has none. */
+export function placeOf(look) {
+  const { to } = scaleOf(look);
+  const [low, high] = [to(look.low), to(look.high)];
+  return (v) => (high > low ? (to(v) - low) / (high - low) : 0.5);
+}
+
+/** Paint a frame on a canvas of its size; return the counts of NaN, the fill value, and numbers without a logarithm. */
 export function paint(canvas, frame, look) {
   const [height, width] = frame.shape;
   canvas.width = width;
   canvas.height = height;
-  if (!width || !height) return { nan: 0, fill: 0 };
+  const found = { nan: 0, fill: 0, none: 0 };
+  if (!width || !height) return found;
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
   const out = new Uint32Array(image.data.buffer);
   const table = pixelsOf(look.map);
-  const low = (look.low - frame.base) / frame.scale;
-  const high = (look.high - frame.base) / frame.scale;
-  const k = high > low ? N / (high - low) : 0;
-  const { data, bits } = frame;
+  const { data, bits, base, scale } = frame;
   const isLabels = look.map === "Labels";
+  const place = placeOf(look);
   const colourOf = (x) => {
-    if (isLabels) return table[(((Math.round(frame.base + frame.scale * x) % LABELS) + LABELS) % LABELS)];
-    const i = (x - low) * k;
+    if (isLabels) return table[(((Math.round(base + scale * x) % LABELS) + LABELS) % LABELS)];
+    const i = place(base + scale * x) * N;
+    if (i !== i) return NOTHING;
     return table[i <= 0 ? 0 : i >= N ? N - 1 : i | 0];
   };
   const fillPixel = look.fill ? TINT : frame.fill === null ? NOTHING : colourOf(frame.fill);
-  let nan = 0;
-  let fill = 0;
   if (!bits) {
     // Few distinct numbers: look up a pixel for each.
     const bytes = data.BYTES_PER_ELEMENT;
@@ -125,44 +131,111 @@ export function paint(canvas, frame, look) {
     const raw = new kind(data.buffer, data.byteOffset, data.length);
     for (let i = 0; i < raw.length; i += 1) {
       const v = raw[i];
-      if (v === mark) fill += 1;
+      if (v === mark) found.fill += 1;
+      else if (pixels[v] === NOTHING) found.none += 1;
       out[i] = pixels[v];
     }
-  } else if (isLabels) {
+  } else if (isLabels || look.scale !== "linear") {
     for (let i = 0; i < data.length; i += 1) {
-      if (bits[i] === FILL_BITS) { out[i] = fillPixel; fill += 1; }
-      else if (data[i] !== data[i]) nan += 1;
-      else out[i] = colourOf(data[i]);
+      if (bits[i] === FILL_BITS) { out[i] = fillPixel; found.fill += 1; }
+      else if (data[i] !== data[i]) found.nan += 1;
+      else if ((out[i] = colourOf(data[i])) === NOTHING) found.none += 1;
     }
   } else {
+    const low = (look.low - base) / scale;
+    const high = (look.high - base) / scale;
+    const k = high > low ? N / (high - low) : 0;
     for (let i = 0; i < data.length; i += 1) {
       const x = data[i];
       if (x === x) {
         const p = (x - low) * k;
         out[i] = table[p <= 0 ? 0 : p >= N ? N - 1 : p | 0];
-      } else if (bits[i] === FILL_BITS) { out[i] = fillPixel; fill += 1; } else nan += 1;
+      } else if (bits[i] === FILL_BITS) { out[i] = fillPixel; found.fill += 1; } else found.nan += 1;
     }
   }
+  // The fill value may be a number without a logarithm, such as zero.
+  if (!look.fill && frame.fill !== null && fillPixel === NOTHING) found.none += found.fill;
   context.putImageData(image, 0, 0);
-  return { nan, fill };
+  return found;
+}
+
+/** Numbers of a layer as parts of 0...1, a function of their place in the data. */
+function partsOf(frame, layer) {
+  const n = frame.shape[0] * frame.shape[1];
+  const data = frame.data.subarray(layer.k * n, (layer.k + 1) * n);
+  const place = placeOf(layer.look);
+  const clamp = (t) => (t <= 0 ? 0 : t >= 1 ? 1 : t);
+  const isInside = !frame.bits && frame.fill !== null && layer.look.fill;
+  const part = (x) => (isInside && x === frame.fill ? NaN : clamp(place(frame.base + frame.scale * x)));
+  if (frame.bits) {
+    const fill = frame.fill !== null && !layer.look.fill ? part(frame.fill) : NaN;
+    const bits = frame.bits.subarray(layer.k * n, (layer.k + 1) * n);
+    return (i) => (data[i] === data[i] ? part(data[i]) : bits[i] === FILL_BITS ? fill : NaN);
+  }
+  const low = data instanceof Int8Array ? -128 : data instanceof Int16Array ? -32768 : 0;
+  const parts = Float32Array.from({ length: data.BYTES_PER_ELEMENT === 1 ? 256 : 65536 }, (_, i) => part(i + low));
+  return (i) => parts[data[i] - low];
+}
+
+/** Add layers of a frame, each in its colour; one may be the opacity. */
+export function mix(canvas, frame, layers) {
+  const [height, width] = frame.shape;
+  canvas.width = width;
+  canvas.height = height;
+  const found = { nan: 0, fill: 0, none: 0 };
+  if (!width || !height) return found;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(width, height);
+  const out = image.data; // rounds, and ends at 255
+  const n = width * height;
+  const seen = new Uint8Array(n);
+  const sums = new Float32Array(3 * n);
+  for (const layer of layers.filter((one) => !one.isAlpha)) {
+    const part = partsOf(frame, layer);
+    const [r, g, b] = [1, 3, 5].map((i) => parseInt(layer.colour.slice(i, i + 2), 16));
+    for (let i = 0; i < n; i += 1) {
+      const t = part(i);
+      if (t !== t) continue;
+      seen[i] = 1;
+      sums[3 * i] += t * r;
+      sums[3 * i + 1] += t * g;
+      sums[3 * i + 2] += t * b;
+    }
+  }
+  const alpha = layers.find((one) => one.isAlpha);
+  const opacity = alpha ? partsOf(frame, alpha) : () => 1;
+  for (let i = 0; i < n; i += 1) {
+    if (!seen[i]) { found.nan += 1; continue; }
+    out[4 * i] = sums[3 * i];
+    out[4 * i + 1] = sums[3 * i + 1];
+    out[4 * i + 2] = sums[3 * i + 2];
+    out[4 * i + 3] = 255 * (opacity(i) || 0);
+  }
+  context.putImageData(image, 0, 0);
+  return found;
 }
 
 const BINS = 128;
 const MOST = 1 << 20;
 
-/** Least and greatest, percentiles, and a histogram of the numbers of a frame. */
-export function summary(frame, withoutFill) {
+/** Least and greatest, percentiles, and a histogram of the numbers of a frame, on a scale. */
+export function summary(frame, look) {
   const { data, bits, base, scale } = frame;
   const step = Math.max(1, Math.ceil(data.length / MOST));
-  const fillInside = !bits && frame.fill !== null && withoutFill;
+  const fillInside = !bits && frame.fill !== null && look.fill;
+  const isLog = look.scale === "log";
+  const shift = Number(frame.zero);
   let low = Infinity;
   let high = -Infinity;
   const known = new Float64Array(Math.ceil(data.length / step));
   let n = 0;
   for (let i = 0; i < data.length; i += 1) {
     let x = data[i];
-    if (x !== x && !withoutFill && frame.fill !== null && bits[i] === FILL_BITS) x = frame.fill;
+    if (x !== x && !look.fill && frame.fill !== null && bits[i] === FILL_BITS) x = frame.fill;
     if (x - x !== 0 || (fillInside && x === frame.fill)) continue;
+    x = base + scale * x;
+    // What has no logarithm has no place in the range.
+    if (isLog && !(x + shift > 0)) continue;
     // The ends are those of all numbers; a part of them is enough for the histogram.
     if (x < low) low = x;
     if (x > high) high = x;
@@ -176,21 +249,20 @@ export function summary(frame, withoutFill) {
   const few = new Float64Array(Math.min(n, 20000));
   for (let i = 0; i < few.length; i += 1) few[i] = values[Math.floor((i * n) / few.length)];
   few.sort();
-  const at = (p) => base + scale * few[Math.min(few.length - 1, Math.floor(p * few.length))];
-  const whole = frame.code !== "f4" && high - low < BINS;
-  const bins = whole ? high - low + 1 : BINS;
+  const at = (p) => few[Math.min(few.length - 1, Math.floor(p * few.length))];
+  // The symmetric logarithm is linear up to about the smallest sizes, which are then told apart.
+  const sizes = few.map((x) => Math.abs(x + shift)).filter((x) => x > 0).sort();
+  const largest = Math.max(Math.abs(low + shift), Math.abs(high + shift));
+  const small = sizes.length ? Math.max(sizes[Math.floor(0.05 * sizes.length)], largest * 1e-12) : 1;
+  const counted = { low, high, p1: at(0.01), p99: at(0.99), small, n: n * step };
+  // Bins are as wide as each other on the scale.
+  const { to, from } = scaleOf({ scale: look.scale, zero: frame.zero, linear: 10 ** Math.floor(Math.log10(small)) });
+  const isWhole = look.scale === "linear" && frame.code !== "f4" && high - low < BINS;
+  const bins = isWhole ? high - low + 1 : BINS;
+  const [a, b] = isWhole ? [low - 0.5, high + 0.5] : [to(low), to(high)];
   const counts = new Float64Array(bins);
-  const k = whole ? 1 : high > low ? BINS / (high - low) : 0;
-  for (let i = 0; i < n; i += 1) counts[Math.min(bins - 1, Math.floor((values[i] - low) * k))] += 1;
-  const shift = whole ? 0.5 : 0;
-  return {
-    low: base + scale * low,
-    high: base + scale * high,
-    p1: at(0.01),
-    p99: at(0.99),
-    from: base + scale * (low - shift),
-    to: base + scale * (high + shift),
-    counts,
-    n: n * step,
-  };
+  const k = b > a ? bins / (b - a) : 0;
+  for (let i = 0; i < n; i += 1) counts[Math.max(0, Math.min(bins - 1, Math.floor((to(values[i]) - a) * k)))] += 1;
+  const edges = Float64Array.from({ length: bins + 1 }, (_, i) => from(a + ((b - a) * i) / bins));
+  return { ...counted, from: isWhole ? a : low, to: isWhole ? b : high, counts, edges };
 }

@@ -1,17 +1,18 @@
-// News of the array on show, through a WebSocket.  A hidden tab has none.
+// News of the arrays on show, and of all there are, through a WebSocket.  A hidden tab has none.
 
 import { ask, Refusal, token } from "./api.js";
 
 const MOST_MS = 8000; // between two attempts to connect
 
-/** Facts of an array as soon as they change. */
+/** Facts of arrays as soon as they change. */
 export class News {
   /**
-   * `wanted()` returns the name and the revision that the page knows, or null if it wants no news;
-   * `tell(facts)` receives facts, `failed(error)` an error, and `restored()` marks its end.
+   * `wanted()` returns the names and revisions of the arrays that the page shows, and the revision
+   * of the list that it knows, or null if it wants no news; `tell(facts)` receives facts of an
+   * array, `list(tree)` a new list, `failed(error, name)` an error, and `restored()` marks its end.
    */
-  constructor({ wanted, tell, failed, restored }) {
-    Object.assign(this, { wanted, tell, failed, restored });
+  constructor({ wanted, tell, list, failed, restored }) {
+    Object.assign(this, { wanted, tell, list, failed, restored });
     this.socket = null;
     this.timer = 0;
     this.faults = 0;
@@ -48,8 +49,13 @@ export class News {
     socket.addEventListener("message", (event) => {
       if (socket !== this.socket) return;
       const news = JSON.parse(event.data);
-      if (news.name !== this.wanted()?.name) return;
-      if (news.error) this.failed(new Refusal(0, news.error));
+      const wanted = this.wanted();
+      if (news.tree !== undefined) {
+        if (wanted) this.list(news);
+        return;
+      }
+      if (!wanted?.arrays.some((one) => one.name === news.name)) return;
+      if (news.error) this.failed(new Refusal(0, news.error), news.name);
       else this.tell(news);
     });
     socket.addEventListener("close", () => {
@@ -74,13 +80,13 @@ export class News {
     if (!known) return;
     try {
       // Ask, because the browser does not say why a WebSocket was refused.
-      const facts = await ask("array", { name: known.name });
-      const { name, revision } = this.wanted() ?? {};
-      if (facts.name === name && facts.revision !== revision) this.tell(facts);
+      const facts = await ask("array", { name: known.arrays[0].name });
+      const now = this.wanted()?.arrays.find((one) => one.name === facts.name);
+      if (now && facts.revision !== now.revision) this.tell(facts);
     } catch (error) {
       // A new server in place of the old one has another token, which the page has to be given.
       if (error.status === 403) clearTimeout(this.timer);
-      this.failed(error);
+      this.failed(error, known.arrays[0].name);
     }
   }
 }

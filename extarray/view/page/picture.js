@@ -1,8 +1,7 @@
 // The picture: a plane of elements, its axes, the chunks over it, and the cursor.
 
-import { paint } from "./colours.js";
 import { fitted, hatch, ink, sharp } from "./canvas.js";
-import { wholeTicks } from "./text.js";
+import { drawLine, drawValueAxis, valuesOf } from "./lines.js";
 
 const MARGIN = { left: 76, top: 12, right: 14, bottom: 42 };
 const LARGEST = 96; // most pixels per element
@@ -20,10 +19,13 @@ export class Picture {
     this.fitting = true;
     this.square = null; // null: as the extents suggest
     this.names = ["", ""];
-    this.labels = [() => null, () => null];
+    this.flips = [false, false]; // whether index 0 of rows is at the bottom, of columns at the right
+    this.ticks = [() => ({ ticks: [], offset: "" }), () => ({ ticks: [], offset: "" })];
+    this.line = null; // how values are drawn as a line; null: as colours
     this.cursor = null;
     this.hover = null;
     this.chunks = null;
+    this.followed = null; // called when the picture or its cursor is drawn anew
   }
 
   /** The rectangle of the elements, in CSS pixels of the stage. */
@@ -38,6 +40,7 @@ export class Picture {
   }
 
   get isSquare() {
+    if (this.line) return false;
     if (this.square !== null) return this.square;
     const [rows, columns] = this.extents.map((n) => Math.max(1, n));
     return Math.max(rows / columns, columns / rows) <= SQUARE;
@@ -55,9 +58,36 @@ export class Picture {
 
   /** Show other extents; a view that fitted the plane still fits it. */
   setExtents(rows, columns, reset) {
+    if (this.view && !reset) {
+      // The view counts from the side on show first; what is on show stays so.
+      if (this.flips[0]) this.view.r += rows - this.extents[0];
+      if (this.flips[1]) this.view.c += columns - this.extents[1];
+    }
     this.extents = [rows, columns];
     if (reset) this.fitting = true;
     this.settle();
+  }
+
+  /** Flip axes; the elements on show stay so. */
+  setFlips(rows, columns) {
+    const { w, h } = this.plot;
+    if (this.view) {
+      if (rows !== this.flips[0]) this.view.r = this.extents[0] - this.view.r - h / this.view.sy;
+      if (columns !== this.flips[1]) this.view.c = this.extents[1] - this.view.c - w / this.view.sx;
+    }
+    this.flips = [rows, columns];
+  }
+
+  /** Elements between the left or upper side and an edge of an element; its own inverse. */
+  turned(dimension, edge) {
+    return this.flips[dimension] ? this.extents[dimension] - edge : edge;
+  }
+
+  /** The edges on show: the first and the last of rows and of columns, in ascending order. */
+  get seen() {
+    const { w, h } = this.plot;
+    const part = (dimension, from, n) => [from, from + n].map((edge) => this.turned(dimension, edge)).sort((a, b) => a - b);
+    return { rows: part(0, this.view.r, h / this.view.sy), columns: part(1, this.view.c, w / this.view.sx) };
   }
 
   fit() {
@@ -114,6 +144,19 @@ export class Picture {
     this.settle();
   }
 
+  /** Show a part of the plane, between edges of rows and of columns, as large as it fits. */
+  see(rows, columns) {
+    if (!(rows[1] > rows[0] && columns[1] > columns[0])) return;
+    const { w, h } = this.plot;
+    let sx = w / (columns[1] - columns[0]);
+    let sy = h / (rows[1] - rows[0]);
+    if (this.isSquare) sx = sy = Math.min(sx, sy);
+    const middle = (dimension, [from, to]) => this.turned(dimension, (from + to) / 2);
+    this.fitting = false;
+    this.view = { sx, sy, c: middle(1, columns) - w / sx / 2, r: middle(0, rows) - h / sy / 2 };
+    this.settle();
+  }
+
   pan(dx, dy) {
     if (this.fitting) return;
     this.view.c -= dx / this.view.sx;
@@ -127,22 +170,24 @@ export class Picture {
     const { w, h } = this.plot;
     const { sx, sy } = this.view;
     const before = `${this.view.c} ${this.view.r}`;
-    if (column < this.view.c) this.view.c = column - 1;
-    if (column + 1 > this.view.c + w / sx) this.view.c = column + 2 - w / sx;
-    if (row < this.view.r) this.view.r = row - 1;
-    if (row + 1 > this.view.r + h / sy) this.view.r = row + 2 - h / sy;
+    const c = Math.min(this.turned(1, column), this.turned(1, column + 1));
+    const r = Math.min(this.turned(0, row), this.turned(0, row + 1));
+    if (c < this.view.c) this.view.c = c - 1;
+    if (c + 1 > this.view.c + w / sx) this.view.c = c + 2 - w / sx;
+    if (r < this.view.r) this.view.r = r - 1;
+    if (r + 1 > this.view.r + h / sy) this.view.r = r + 2 - h / sy;
     this.settle();
     return before !== `${this.view.c} ${this.view.r}`;
   }
 
   /** The visible part and its pixels: [start, stop, pixels] of rows and columns. */
   window() {
-    const { w, h } = this.plot;
     const ratio = window.devicePixelRatio || 1;
-    const { r, c, sx, sy } = this.view;
-    const along = (from, seen, extent, scale) => {
+    const { sx, sy } = this.view;
+    const { rows, columns } = this.seen;
+    const along = ([from, to], extent, scale) => {
       let start = Math.max(0, Math.floor(from));
-      let stop = Math.min(extent, Math.ceil(from + seen));
+      let stop = Math.min(extent, Math.ceil(to));
       const pixels = Math.max(1, Math.min(4096, Math.floor((stop - start) * scale * ratio)));
       // Steps begin at multiples, so that scrolling does not change which elements are read.
       const step = Math.max(1, Math.ceil((stop - start) / pixels));
@@ -150,68 +195,67 @@ export class Picture {
       stop = Math.min(extent, Math.ceil(stop / step) * step);
       return [start, Math.max(stop, start), Math.max(1, Math.ceil((stop - start) / step))];
     };
-    return { rows: along(r, h / sy, this.extents[0], sy), columns: along(c, w / sx, this.extents[1], sx) };
+    return { rows: along(rows, this.extents[0], sy), columns: along(columns, this.extents[1], sx) };
   }
 
   /** The element at a point of the stage, or null. */
   elementAt(x, y) {
     if (!this.view) return null;
     const plot = this.plot;
-    const row = Math.floor(this.view.r + (y - plot.y) / this.view.sy);
-    const column = Math.floor(this.view.c + (x - plot.x) / this.view.sx);
+    const row = Math.floor(this.turned(0, this.view.r + (y - plot.y) / this.view.sy));
+    const column = Math.floor(this.turned(1, this.view.c + (x - plot.x) / this.view.sx));
     const inside = x >= plot.x && y >= plot.y && x < plot.x + plot.w && y < plot.y + plot.h;
     return inside && row >= 0 && column >= 0 && row < this.extents[0] && column < this.extents[1]
       ? { row, column } : null;
   }
 
   x(column) {
-    return this.plot.x + (column - this.view.c) * this.view.sx;
+    return this.plot.x + (this.turned(1, column) - this.view.c) * this.view.sx;
   }
 
   y(row) {
-    return this.plot.y + (row - this.view.r) * this.view.sy;
+    return this.plot.y + (this.turned(0, row) - this.view.r) * this.view.sy;
   }
 
-  setFrame(frame, look) {
-    this.frame = frame;
-    return this.recolour(look);
-  }
-
-  recolour(look) {
-    return this.frame ? paint(this.pixels, this.frame, look) : { nan: 0, fill: 0 };
+  /** The rectangle of the elements on show, in CSS pixels of the stage. */
+  get box() {
+    const { x, y, w, h } = this.plot;
+    const [rows, columns] = this.extents;
+    const [left, right] = [this.x(0), this.x(columns)].sort((a, b) => a - b);
+    const [top, bottom] = [this.y(0), this.y(rows)].sort((a, b) => a - b);
+    return { left: Math.max(x, left), right: Math.min(x + w, right), top: Math.max(y, top), bottom: Math.min(y + h, bottom) };
   }
 
   draw() {
     const { context, width, height } = sharp(this.base);
     const colours = ink();
     if (!this.view) return;
-    const plot = this.plot;
-    const [rows, columns] = this.extents;
-    const left = Math.max(plot.x, this.x(0));
-    const top = Math.max(plot.y, this.y(0));
-    const right = Math.min(plot.x + plot.w, this.x(columns));
-    const bottom = Math.min(plot.y + plot.h, this.y(rows));
-    context.fillStyle = colours.sunken;
-    context.fillRect(left, top, right - left, bottom - top);
-    context.fillStyle = hatch(context);
-    context.save();
-    context.beginPath();
-    context.rect(left, top, right - left, bottom - top);
-    context.clip();
-    context.fillRect(left, top, right - left, bottom - top);
+    const { left, top, right, bottom } = this.box;
     const frame = this.frame;
-    if (frame && this.pixels.width && this.pixels.height) {
-      const [h, w] = frame.shape;
-      // Cover only the frame: elsewhere the hatching still says that nothing was read.
-      context.imageSmoothingEnabled = false;
-      context.drawImage(
-        this.pixels,
-        this.x(frame.start[1]), this.y(frame.start[0]),
-        w * frame.steps[1] * this.view.sx, h * frame.steps[0] * this.view.sy,
-      );
-      this.drawNumbers(context);
+    context.save();
+    if (this.line) this.drawLines(context, frame);
+    else {
+      context.beginPath();
+      context.rect(left, top, right - left, bottom - top);
+      context.clip();
+      context.fillStyle = colours.sunken;
+      context.fillRect(left, top, right - left, bottom - top);
+      context.fillStyle = hatch(context);
+      context.fillRect(left, top, right - left, bottom - top);
+      if (frame && this.pixels.width && this.pixels.height) {
+        const [h, w] = frame.shape;
+        // Cover only the frame: elsewhere the hatching still says that nothing was read.
+        const [x, y] = [this.x(frame.start[1]), this.y(frame.start[0])];
+        context.save();
+        context.imageSmoothingEnabled = false;
+        context.translate(x, y);
+        context.scale(this.flips[1] ? -1 : 1, this.flips[0] ? -1 : 1);
+        context.drawImage(this.pixels, 0, 0, w * frame.steps[1] * this.view.sx, h * frame.steps[0] * this.view.sy);
+        context.restore();
+        this.drawNumbers(context);
+      }
+      if (this.chunks) this.chunks(context, (c) => this.x(c), (r) => this.y(r));
     }
-    if (this.chunks) this.chunks(context, (c) => this.x(c), (r) => this.y(r), { left, top, right, bottom });
     context.restore();
     context.strokeStyle = colours.line;
     context.lineWidth = 1;
@@ -220,11 +264,24 @@ export class Picture {
     this.drawOverlay();
   }
 
+  /** Draw the frame as a line, from the least to the greatest value of the look. */
+  drawLines(context, frame) {
+    const { look, choice } = this.line;
+    const box = this.box;
+    if (!frame?.data) return;
+    const y = drawValueAxis(context, box, [look.low, look.high], look, choice, MARGIN.left);
+    context.beginPath();
+    context.rect(box.left, box.top, box.right - box.left, box.bottom - box.top);
+    context.clip();
+    const index = (i) => frame.start[1] + (frame.places ? frame.places[i] : i * frame.steps[1]);
+    drawLine(context, valuesOf(frame, !look.fill), (i) => this.x(index(i) + 0.5), y, this.view.sx >= 5);
+  }
+
   /** Draw numbers in elements that are large enough. */
   drawNumbers(context) {
     const { sx, sy } = this.view;
     const frame = this.frame;
-    if (sx < 44 || sy < 17 || frame.steps[0] > 1 || frame.steps[1] > 1 || !this.numberText) return;
+    if (sx < 44 || sy < 17 || frame.channels || frame.steps[0] > 1 || frame.steps[1] > 1 || !this.numberText) return;
     const { rows, columns } = this.window();
     context.textAlign = "center";
     context.textBaseline = "middle";
@@ -248,48 +305,52 @@ export class Picture {
     context.fillStyle = colours.quiet;
     context.strokeStyle = colours.line;
     context.font = context.font.replace(/^\d+px/, "12px");
-    const isWide = this.labels[1](0) !== null;
-    const [rows, columns] = this.extents;
     context.textAlign = "center";
     context.textBaseline = "top";
-    const seen = { c: [this.view.c, this.view.c + this.plot.w / this.view.sx], r: [this.view.r, this.view.r + this.plot.h / this.view.sy] };
-    const most = Math.max(1, Math.floor((right - left) / (isWide ? 96 : 64)));
+    const { rows, columns } = this.seen;
+    const ends = ([from, to], extent) => [Math.max(0, from), Math.min(extent - 1, to)];
+    const across = this.ticks[1](...ends(columns, this.extents[1]), Math.max(1, Math.floor((right - left) / 80)));
     let free = -Infinity;
-    for (const i of wholeTicks(Math.max(0, seen.c[0]), Math.min(columns - 1, seen.c[1]), most)) {
-      const x = this.x(i + 0.5);
-      if (x < left || x > right) continue;
+    for (const { x, text } of across.ticks.map((one) => ({ x: this.x(one.at + 0.5), text: one.text })).sort((a, b) => a.x - b.x)) {
+      if (x < left - 0.5 || x > right + 0.5) continue;
       context.fillRect(x - 0.5, bottom + 2, 1, 4);
-      const text = fitted(context, this.labels[1](i) ?? String(i), 110);
-      const half = context.measureText(text).width / 2;
+      const told = fitted(context, text, 110);
+      const half = context.measureText(told).width / 2;
       if (x - half < free) continue;
       free = x + half + 8;
-      context.fillText(text, x, bottom + 8);
+      context.fillText(told, x, bottom + 8);
     }
     context.textAlign = "right";
     context.textBaseline = "middle";
+    let offset = "";
     if (this.names[0]) {
-      for (const i of wholeTicks(Math.max(0, seen.r[0]), Math.min(rows - 1, seen.r[1]), Math.max(1, Math.floor((bottom - top) / 36)))) {
-        const y = this.y(i + 0.5);
-        if (y < top || y > bottom) continue;
+      const down = this.ticks[0](...ends(rows, this.extents[0]), Math.max(1, Math.floor((bottom - top) / 36)));
+      offset = down.offset;
+      for (const { at, text } of down.ticks) {
+        const y = this.y(at + 0.5);
+        if (y < top - 0.5 || y > bottom + 0.5) continue;
         context.fillRect(left - 6, y - 0.5, 4, 1);
-        context.fillText(fitted(context, this.labels[0](i) ?? String(i), MARGIN.left - 30), left - 9, y);
+        context.fillText(fitted(context, text, MARGIN.left - 30), left - 9, y);
       }
     }
     context.fillStyle = colours.ink;
     context.textAlign = "center";
     context.textBaseline = "alphabetic";
-    context.font = `600 ${context.font}`;
-    context.fillText(fitted(context, this.names[1], right - left + 60), (left + right) / 2, Math.min(height - 6, bottom + 36));
-    if (this.names[0]) {
+    context.font = `600 ${context.font.replace(/^\d+px/, "12px")}`;
+    const named = (name, more) => (more ? `${name} · ${more}` : name);
+    context.fillText(fitted(context, named(this.names[1], across.offset), right - left + 60), (left + right) / 2, Math.min(height - 6, bottom + 36));
+    const side = this.line ? this.line.title : named(this.names[0], offset);
+    if (side) {
       context.save();
       context.translate(Math.max(14, left - 60), (top + bottom) / 2);
       context.rotate(-Math.PI / 2);
-      context.fillText(fitted(context, this.names[0], bottom - top + 20), 0, 0);
+      context.fillText(fitted(context, side, bottom - top + 20), 0, 0);
       context.restore();
     }
   }
 
   drawOverlay() {
+    this.followed?.();
     const { context } = sharp(this.overlay);
     if (!this.view || !this.cursor) return;
     const colours = ink();
@@ -301,7 +362,7 @@ export class Picture {
     const { sx, sy } = this.view;
     const x = this.x(column + 0.5);
     const y = this.y(row + 0.5);
-    const limit = { left: Math.max(plot.x, this.x(0)), right: Math.min(plot.x + plot.w, this.x(this.extents[1])), top: Math.max(plot.y, this.y(0)), bottom: Math.min(plot.y + plot.h, this.y(this.extents[0])) };
+    const limit = this.box;
     const gap = Math.max(7, sx / 2 + 2, sy / 2 + 2);
     const across = [[limit.left, y, x - gap, y], [x + gap, y, limit.right, y]];
     const lines = this.names[0]
@@ -317,12 +378,15 @@ export class Picture {
         context.lineTo(x1, y1);
       }
       context.stroke();
-      if (sx > 6 && sy > 6 && this.names[0]) context.strokeRect(this.x(column), this.y(row), sx, sy);
+      if (sx > 6 && sy > 6 && this.names[0]) context.strokeRect(x - sx / 2, y - sy / 2, sx, sy);
     }
-    if (this.hover && sx > 3 && sy > 3) {
+    if (this.hover && this.line) {
+      context.fillStyle = colours.ink;
+      context.fillRect(this.x(this.hover.column + 0.5) - 0.5, limit.top, 1, limit.bottom - limit.top);
+    } else if (this.hover && sx > 3 && sy > 3) {
       context.strokeStyle = colours.ink;
       context.lineWidth = 1;
-      context.strokeRect(this.x(this.hover.column) + 0.5, this.y(this.hover.row) + 0.5, sx - 1, sy - 1);
+      context.strokeRect(this.x(this.hover.column + 0.5) - sx / 2 + 0.5, this.y(this.hover.row + 0.5) - sy / 2 + 0.5, sx - 1, sy - 1);
     }
   }
 }
