@@ -20,7 +20,7 @@ from extarray.common.errors import ArgumentError, ExtArrayError, MissingError
 from extarray.common.formatting import format_attrs, format_bytes, format_fill, text_of
 from extarray.format.suffixes import PAIR
 from extarray.maintenance.group_index import names_in_group
-from extarray.remote.locations import is_url
+from extarray.remote.urls import is_url
 from extarray.storage.filesystem import has_files
 from extarray.view.encoding import PARTS, Choice
 from extarray.view.foreign import ForeignExhibit, ForeignFile, foreign_file
