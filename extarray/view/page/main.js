@@ -3,12 +3,12 @@
 import { rememberNow, saved } from "./address.js";
 import { ask, takeToken } from "./api.js";
 import { news, setLive, show } from "./arrays.js";
-import { layOut, whenAxesChange } from "./axes.js";
+import { whenAxesChange } from "./axes.js";
 import { listenToControls, whenFieldChanges } from "./controls.js";
 import { key } from "./keys.js";
 import { whenLabelsCome } from "./labels.js";
 import { frames, reload, values } from "./loading.js";
-import { buildModes, listenToModes, tellChannels } from "./modes.js";
+import { buildModes, listenToModes, suitField, tellChannels } from "./modes.js";
 import { failed, say } from "./notices.js";
 import { listenToPointer } from "./pointer.js";
 import { drawProfile } from "./profiles.js";
@@ -27,7 +27,7 @@ function listen() {
   listenToModes();
   listenToSaving();
   whenAxesChange(buildModes);
-  whenFieldChanges(() => { buildModes(); layOut(true); });
+  whenFieldChanges(suitField);
   whenLabelsCome(() => {
     picture.draw();
     drawProfile();
