@@ -100,6 +100,7 @@ export class Histogram {
 
   /** Round values below the colours. */
   drawTicks(context, width, top, choice) {
+    if (choice.kind === "text") return;
     const { from, to } = this.ends;
     const place = scaleOf(this.look).from;
     const found = valueTicks(place(from), place(to), choice.kind === "datetime" ? 3 : 5, choice, this.look);

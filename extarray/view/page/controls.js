@@ -24,6 +24,7 @@ export function buildFields() {
 }
 
 function setField(field, part) {
+  const before = choice().kind;
   if (field !== state.field) state.fill = !state.info.choices[field].zero;
   $("fill").checked = state.fill;
   state.field = field;
@@ -33,13 +34,13 @@ function setField(field, part) {
   if (kind === "complex" && part === "phase") setMap("Circle", true);
   else if (state.map === "Circle") setMap("Dusk", true);
   buildFields();
-  changedField();
+  changedField(before, kind);
   reload("frame profile value");
 }
 
 let changedField = () => {};
 
-/** Call an action when another field is shown. */
+/** Call an action, with the kinds before and now, when another field is shown. */
 export function whenFieldChanges(action) {
   changedField = action;
 }

@@ -3,14 +3,14 @@
 import { keepToo, rememberNow, saved } from "./address.js";
 import { ask, takeToken } from "./api.js";
 import { news, seePart, setLive, show, whenListed } from "./arrays.js";
-import { layOut, whenAxesChange } from "./axes.js";
+import { whenAxesChange } from "./axes.js";
 import { listenToCode } from "./code.js";
 import { listenToComparison, lookAgain, offer, other, restore, whenCompared, whenPointed } from "./compare.js";
 import { listenToControls, whenFieldChanges } from "./controls.js";
 import { key } from "./keys.js";
 import { whenLabelsCome } from "./labels.js";
 import { frames, reload, values } from "./loading.js";
-import { buildModes, listenToModes, tellChannels } from "./modes.js";
+import { buildModes, listenToModes, suitField, tellChannels } from "./modes.js";
 import { failed, say } from "./notices.js";
 import { moved, setHover } from "./moving.js";
 import { listenToPointer } from "./pointer.js";
@@ -33,7 +33,7 @@ function listen() {
   listenToModes();
   listenToSaving();
   whenAxesChange(buildModes);
-  whenFieldChanges(() => { buildModes(); layOut(true); });
+  whenFieldChanges(suitField);
   whenLabelsCome(() => {
     picture.draw();
     drawProfile();

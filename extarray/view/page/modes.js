@@ -76,6 +76,13 @@ export function setMode(mode) {
   reload();
 }
 
+/** Show another field as it suits its kind: words are read, numbers are looked at. */
+export function suitField(before, kind) {
+  if (before !== kind && (before === "text" || kind === "text")) setMode(modesOf(state.info, state.field)[0]);
+  buildModes();
+  layOut(true);
+}
+
 /** The next mode, for the key. */
 export function nextMode() {
   const modes = modesOf(state.info, state.field);
@@ -88,6 +95,7 @@ export function buildModes() {
   if (!modes.includes(state.mode)) useMode(modes[0], true);
   $("mode").replaceChildren(...modes.map((mode) => new Option(MODES[mode], mode)));
   $("mode").value = state.mode;
+  const { kind } = choice();
   const isTable = state.mode === "table";
   const isNothing = !state.info.shape.length || isEmpty();
   if (!isTable) hideTable();
@@ -101,9 +109,10 @@ export function buildModes() {
   $("along").hidden = isNothing || state.mode === "lines" || choice().kind === "text";
   $("colourcard").hidden = isTable || isNothing;
   $("colourtitle").textContent = state.mode === "lines" ? "Values" : "Colours";
+  // Texts are coloured in alphabetical order, but have no numbers.
+  $("range").hidden = kind === "text";
   $("map").hidden = state.mode === "lines" || isMixed();
   $("full").hidden = state.mode === "lines";
-  const { kind } = choice();
   $("scalerow").hidden = isTable || kind === "bool" || kind === "text" || kind === "datetime" || (kind === "complex" && state.part === "phase");
   // Chunks are drawn over colours.
   $("ongrid").hidden = isTable || state.mode === "lines";

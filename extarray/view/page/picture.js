@@ -294,6 +294,7 @@ export class Picture {
         const x = frame.data[i * frame.shape[1] + j];
         if (x !== x) continue;
         const told = this.numberText(frame.base + frame.scale * x);
+        if (!told) continue;
         context.fillStyle = told.colour;
         context.fillText(fitted(context, told.text, sx - 4), this.x(c + 0.5), this.y(r + 0.5));
       }

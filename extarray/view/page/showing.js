@@ -180,6 +180,7 @@ function resolution() {
 }
 
 picture.numberText = (value) => {
+  if (choice().kind === "text") return null; // a number stands for the first letters
   const t = placeOf(look())(value);
   return { text: valueText(value, choice(), { zero: state.zero }), colour: readable(cssOf(state.map, Math.min(1, Math.max(0, t || 0)))) };
 };
