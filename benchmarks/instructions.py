@@ -78,7 +78,8 @@ def loops(folder: Path) -> dict[str, tuple[Loop, int]]:
         count(f"{engine}: write 4 rows of a list", 30)(lambda a=a: a.__setitem__(rows, 1.0))
         count(f"{engine}: read by a mask", 30)(lambda a=a: a[mask])
         count(f"{engine}: add up", 30)(lambda a=a: a.sum())
-        b = xa.create(path and folder / f"{engine} grows", (0, 64), "f8", chunks=(16, 16), **options)
+        name = path and folder / f"{engine} grows"
+        b = xa.create(name, (0, 64), "f8", chunks=(16, 16), **options)
         count(f"{engine}: append a row", 64)(lambda b=b: b.append(frame))
         count(f"{engine}: extend", 16)(lambda b=b: b.extend(1, 16))
         if path is None:
@@ -124,9 +125,8 @@ def counted() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "mark.c").write_text(MARK)
-        subprocess.run(
-            ["cc", "-O1", "-shared", "-fPIC", "-o", folder / "mark.so", folder / "mark.c"], check=True
-        )
+        compiler = ["cc", "-O1", "-shared", "-fPIC", "-o", folder / "mark.so", folder / "mark.c"]
+        subprocess.run(compiler, check=True)
         command = [
             program, "--tool=callgrind", f"--callgrind-out-file={folder / 'out'}", sys.executable,
             "-m", "benchmarks.instructions", "--run", name,
@@ -154,7 +154,7 @@ def counted() -> dict[str, float]:
 
 
 def compare(now: dict[str, float], before: dict[str, float], most: float) -> bool:
-    """Print a table of counts, and return whether a call exceeds its count before by `most` percent."""
+    """Print a table of counts; return whether a call takes over `most` percent more than before."""
     print("| a call | instructions | before | change |\n| --- | ---: | ---: | ---: |")
     worse = []
     for name, count in now.items():

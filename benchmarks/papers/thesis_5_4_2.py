@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import extarray as xa
+from extarray.grid.order import positions
 
 from .harness import (
     Chart,
@@ -68,13 +69,27 @@ def run(work: Work) -> Report:
 def judge(report: Report) -> list[Verdict]:
     random, *_ = zip(*(chart.ratio("Hilbert", "row-major") for chart in report.charts), strict=True)
     around = [chart.ratio("Hilbert", "row-major")[1:3] for chart in report.charts]
+    apart = {order: f"{distance((64, 64), order):.3g}" for order in "CZH"}
     why = (
         f"The Hilbert curve takes {span(random)} times as long as row-major order for an element, "
         f"{span(np.concatenate(around))} times for a neighbourhood: in the page cache runs are "
-        "moved at once, and curves save pages of a disk alone."
+        "moved at once, and curves save pages of a disk alone. Neighbours in a chunk of 64 x 64 "
+        f"lie {apart['C']} elements apart in row-major order, {apart['Z']} in Morton's and "
+        f"{apart['H']} along the curve."
     )
     better = every([found for some in around for found in below(some)])
     return [verdict(10, [every(above(random)), better], why)]
+
+
+def distance(chunks: tuple[int, ...], order: str) -> float:
+    """Return the mean distance in memory, in elements, between neighbours along an axis.
+
+    The thesis asks for the curve with the least (section 10.2).  Row-major, column-major and Morton
+    order have the same, and Hilbert's a larger one.
+    """
+    places = np.asarray(positions(chunks, order)).reshape(chunks)
+    steps = [np.abs(np.diff(places, axis=axis)).ravel() for axis in range(len(chunks))]
+    return float(np.concatenate(steps).mean())
 
 
 def grown(path: Path, order: str, side: int, chunk: int, ndim: int) -> xa.ExtArray:
