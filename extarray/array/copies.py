@@ -8,7 +8,6 @@ import errno
 import operator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, SupportsIndex
-from uuid import uuid4
 
 import numpy as np
 
@@ -76,6 +75,7 @@ _later = LazyImports(
         "extarray.maintenance.transform": "Transformation passes_between",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
         "pathlib": "Path",
+        "uuid": "uuid4",
     }
 )
 
@@ -320,7 +320,7 @@ def token(array: Copied) -> tuple[Any, ...]:
     if files is not None and files.now.mode == "r":
         return ("extarray", files.now.header.uuid.hex(), *files.generation)
     changes = array._changes
-    name = ("extarray", array._handle, uuid4().hex if changes is None else changes)
+    name = ("extarray", array._handle, _later.uuid4().hex if changes is None else changes)
     if files is not None and (files.now.handed_out or files.now.elements_only):
         return (*name, *files.generation)  # others may have written, too
     return name

@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
-from html import escape
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -328,6 +327,8 @@ class LazyView(Late):
         try:
             return html_of_view(self, self._array, ", ".join(map(_index_text, self._factors)))
         except ExtArrayError:  # the array is closed, or no longer has the elements
+            from html import escape  # which imports all names of characters
+
             return f"<code>{escape(repr(self))}</code>"
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -14,7 +14,6 @@ import resource
 import signal
 import stat
 import struct
-import tempfile
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -475,6 +474,8 @@ def open_memory() -> int:
     """Return the descriptor of an empty file in memory, or else of a temporary one without name."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("extarray")
+    import tempfile  # which imports random and shutil
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

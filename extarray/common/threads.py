@@ -6,7 +6,6 @@ import contextvars
 import itertools
 import threading
 from functools import partial
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.config import config
@@ -14,6 +13,7 @@ from extarray.common.limits import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from queue import SimpleQueue
     from types import TracebackType
     from typing import Self
 
@@ -155,6 +155,8 @@ class ThreadPool:
     """
 
     def __init__(self, threads: int) -> None:
+        from queue import SimpleQueue  # small jobs need no threads
+
         self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._open = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from extarray.common.errors import CastingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from decimal import Decimal
 
     from numpy.typing import NDArray
 
@@ -60,6 +60,13 @@ def as_element(number: Any, dtype: np.dtype[Any]) -> Any:
 MISSING = ("_FillValue", "missing_value", "nodata", "data ignore value", "BLANK")
 
 
+def _number_of(text: str) -> Decimal:
+    """Return the number that a text says, with all its digits."""
+    from decimal import Decimal  # which few attributes need
+
+    return Decimal(text.strip())
+
+
 def missing_elements(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any]:
     """Return the elements, other than NaN, that attributes of any format declare as missing.
 
@@ -72,7 +79,7 @@ def missing_elements(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> list[Any
     for name in MISSING:
         for said in np.ravel(np.asarray(attrs.get(name, ()))).tolist():
             try:
-                number = Decimal(said.strip()) if isinstance(said, str) else said
+                number = _number_of(said) if isinstance(said, str) else said
                 element = as_element(number, dtype)
             except (ArithmeticError, TypeError, ValueError):
                 continue  # another attribute of this name

@@ -16,7 +16,7 @@ from extarray.common.errors import (
     ResultError,
 )
 from extarray.common.hints import hint
-from extarray.fetched.packs import TAIL_BYTES, RemotePack
+from extarray.common.lazy import LazyImports
 from extarray.fetched.paths import NOT_THERE, local_or_remote, refuse_writing
 from extarray.format.index import INDEX_NAME, Index, decode_index, encode_index
 from extarray.maintenance.group_files import (
@@ -27,15 +27,23 @@ from extarray.maintenance.group_files import (
     packed_names,
     write_whole,
 )
-from extarray.remote.objects import RemoteObject
 from extarray.storage.filesystem import family
 
 if TYPE_CHECKING:
     from os import PathLike
 
+    from extarray.fetched.packs import RemotePack
     from extarray.fetched.paths import RemotePath
 
 __all__ = ["InIndex", "InRemotePack", "group_at", "index_group", "names_in_group", "renew_indexes"]
+
+# For groups elsewhere: with them come asyncio, ssl and email.
+_later = LazyImports(
+    {
+        "extarray.fetched.packs": "RemotePack TAIL_BYTES",
+        "extarray.remote.objects": "RemoteObject",
+    }
+)
 
 
 def index_group(path: str | PathLike[str]) -> None:
@@ -187,7 +195,7 @@ def group_at(path: RemotePath) -> InRemotePack | InIndex:
         except NOT_THERE as error:
             missing = error
         try:
-            packed = (pack := RemotePack(path.as_file())).path, ""
+            packed = (pack := _later.RemotePack(path.as_file())).path, ""
         except (*NOT_THERE, FormatError):
             if not isinstance(missing, MissingError):
                 raise missing from None
@@ -198,7 +206,7 @@ def group_at(path: RemotePath) -> InRemotePack | InIndex:
                 missing.filename,
             ) from None
     else:
-        pack = path.pack = path.pack or RemotePack(packed[0])
+        pack = path.pack = path.pack or _later.RemotePack(packed[0])
     if packed[1] not in pack.groups:
         raise MissingError(errno.ENOENT, "no such group in the packed file", str(path))
     return InRemotePack(pack, packed[1])
@@ -244,7 +252,9 @@ def _indexed(path: RemotePath) -> InIndex:
 def _read_index(place: RemotePath, path: RemotePath) -> InIndex:
     """Read the index of a group, for a group in it."""
     with family("cannot open the group '{}'", path):
-        found, tail = RemoteObject.read_tail((place / INDEX_NAME).object(), TAIL_BYTES)
+        found, tail = _later.RemoteObject.read_tail(
+            (place / INDEX_NAME).object(), _later.TAIL_BYTES
+        )
         if found.size > config.max_result:
             raise ResultError(
                 f"the index of '{place}' has {found.size} bytes, more than config.max_result"

@@ -66,7 +66,7 @@ import extarray as xa
 from extarray.remote.urls import is_url
 assert is_url("s3://bucket/a") and not is_url("a")
 xa.open({str(tmp_path / "a")!r})[...]
-needless = {{"aiohttp", "asyncio", "fsspec", "obstore", "ssl"}}
+needless = {{"aiohttp", "asyncio", "decimal", "fsspec", "html", "obstore", "random", "ssl"}}
 for name in "codecs.payloads", "remote.locations", "storage.frozen":
     needless.add("extarray." + name)
 assert not needless & set(sys.modules), needless & set(sys.modules)
