@@ -177,6 +177,22 @@ cdef int move_bytes(
     return 0
 
 
+cdef int move_item(const layout_t *L, char *item, index_t place, bint write) noexcept nogil:
+    """Read one element of a file that is not mapped, or (`write`) write it: 0, or an errno.
+
+    `place` is its offset from the first chunk.
+    """
+    cdef index_t address
+    cdef int failure
+    if not write or L.sieve == NULL:
+        return move_bytes(L, item, L.itemsize, place, write)
+    address = chunks_before(L, place)
+    lock_chunk(L.sieve, address)        # another thread may be about to write back old bytes
+    failure = move_bytes(L, item, L.itemsize, place, True)
+    unlock_chunk(L.sieve, address)
+    return failure
+
+
 cdef char *stage_of(worker_t *w, index_t n) noexcept nogil:
     if w.stage_bytes < <size_t> n:
         free(w.stage)

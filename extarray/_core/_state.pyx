@@ -134,6 +134,12 @@ nothing.now.layout.fd = -1
 nothing.now.frame = <PyObject *> nothing
 
 
+cdef void read_generally(frame_t *now) noexcept:
+    """Let single elements take the general path."""
+    now.reads_direct = now.reads_frozen = now.reads_singly = False
+    now.writes_direct = now.writes_called = False
+
+
 cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
     """Set all that follows from bounds, the offsets in the layout, and the axial vectors."""
     cdef layout_t *layout = &frame.now.layout
@@ -285,7 +291,7 @@ cdef class ArrayState:
             frame = past.copied()
             frame.places = places
             frame.now.layout.place = &table[0]
-            frame.now.reads_direct = frame.now.writes_direct = frame.now.reads_frozen = False
+            read_generally(&frame.now)
             self.show(frame)
         finally:
             release(&self.changing)
@@ -353,6 +359,9 @@ cdef class ArrayState:
             frame.now.reads_frozen = (
                 frozen is not None and not FREE_THREADS and not frame.now.verifies and not hollow
                 and frame.now.layout.base != NULL and frame.now.layout.place == NULL)
+            frame.now.reads_singly = frame.now.reads_frozen or (
+                frame.now.layout.base == NULL and frame.now.layout.fd >= 0
+                and frame.now.layout.place == NULL and not frame.now.asks)
             frame.now.is_durable = durable
             frame.sums = sums if frame.now.is_writable else None
             if writes is not None and self.writes is None:
@@ -360,6 +369,9 @@ cdef class ArrayState:
             frame.now.writes_direct = (
                 frame.now.reads_direct and frame.now.is_writable and not frame.now.layout.sparse
                 and not durable and frame.sums is None)
+            frame.now.writes_called = (
+                frame.now.layout.base == NULL and frame.now.reads_singly
+                and frame.now.is_writable and not durable and frame.sums is None)
             frame.region = region
             if not is_open:
                 frame.cuts = None
@@ -719,7 +731,7 @@ def verify_reads(ArrayState self not None):
         return
     frame = before.copied()
     frame.now.verifies = frame.now.asks = True
-    frame.now.reads_direct = frame.now.writes_direct = frame.now.reads_frozen = False
+    read_generally(&frame.now)
     frame.epoch = before.epoch
     if frame.epoch is not None:
         add_to(&frame.epoch.n_users, 1)
