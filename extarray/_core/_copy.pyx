@@ -180,13 +180,15 @@ cdef int move_bytes(
 cdef int move_item(const layout_t *L, char *item, index_t place, bint write) noexcept nogil:
     """Read one element of a file that is not mapped, or (`write`) write it: 0, or an errno.
 
-    `place` is its offset from the first chunk.
+    `place` is its offset from the first chunk; in orders "Z" and "H", that in C order.
     """
-    cdef index_t address
+    cdef index_t address = chunks_before(L, place), chunk
     cdef int failure
+    if L.place != NULL:
+        chunk = place_of(L, address)
+        place = chunk + L.place[(place - chunk) // L.itemsize] * L.itemsize
     if not write or L.sieve == NULL:
         return move_bytes(L, item, L.itemsize, place, write)
-    address = chunks_before(L, place)
     lock_chunk(L.sieve, address)        # another thread may be about to write back old bytes
     failure = move_bytes(L, item, L.itemsize, place, True)
     unlock_chunk(L.sieve, address)

@@ -134,12 +134,6 @@ nothing.now.layout.fd = -1
 nothing.now.frame = <PyObject *> nothing
 
 
-cdef void read_generally(frame_t *now) noexcept:
-    """Let single elements take the general path."""
-    now.reads_direct = now.reads_frozen = now.reads_singly = False
-    now.writes_direct = now.writes_called = False
-
-
 cdef int publish_bounds(Frame frame, const index_t *bounds) except -1:
     """Set all that follows from bounds, the offsets in the layout, and the axial vectors."""
     cdef layout_t *layout = &frame.now.layout
@@ -291,7 +285,9 @@ cdef class ArrayState:
             frame = past.copied()
             frame.places = places
             frame.now.layout.place = &table[0]
-            read_generally(&frame.now)
+            frame.now.reads_direct = frame.now.writes_direct = frame.now.reads_frozen = False
+            if frame.now.layout.base != NULL:
+                frame.now.reads_singly = False      # calls use the table
             self.show(frame)
         finally:
             release(&self.changing)
@@ -360,8 +356,7 @@ cdef class ArrayState:
                 frozen is not None and not FREE_THREADS and not frame.now.verifies and not hollow
                 and frame.now.layout.base != NULL and frame.now.layout.place == NULL)
             frame.now.reads_singly = frame.now.reads_frozen or (
-                frame.now.layout.base == NULL and frame.now.layout.fd >= 0
-                and frame.now.layout.place == NULL and not frame.now.asks)
+                frame.now.layout.base == NULL and frame.now.layout.fd >= 0 and not frame.now.asks)
             frame.now.is_durable = durable
             frame.sums = sums if frame.now.is_writable else None
             if writes is not None and self.writes is None:
@@ -731,7 +726,8 @@ def verify_reads(ArrayState self not None):
         return
     frame = before.copied()
     frame.now.verifies = frame.now.asks = True
-    read_generally(&frame.now)
+    frame.now.reads_direct = frame.now.reads_frozen = frame.now.reads_singly = False
+    frame.now.writes_direct = frame.now.writes_called = False
     frame.epoch = before.epoch
     if frame.epoch is not None:
         add_to(&frame.epoch.n_users, 1)

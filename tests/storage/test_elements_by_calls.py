@@ -37,8 +37,10 @@ def counts():
 
 
 @needs_counts
-def test_an_element_is_one_call(path):
-    with xa.open(path, "r+", engine="pread") as array:
+@pytest.mark.parametrize("order", "CFZH")
+def test_an_element_is_one_call(path, order):
+    options = {"chunks": (16, 16), "order": order, "engine": "pread"}
+    with xa.create(path, (40, 50), "f8", overwrite=True, **options) as array:
         array[20, 30]
         start = counts()
         alone = counts() - start  # the calls that read the counts
