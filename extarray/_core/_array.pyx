@@ -17,9 +17,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uint64_t
+from libc.string cimport memset
 
 from ._vectors cimport address_of, as_chunk_index
-from ._copy cimport chunks_before, layout_t, place_of
+from ._copy cimport chunks_before, layout_t, move_item, place_of
 from ._frozen cimport Decoded, is_handed_on
 from ._mapping cimport (
     Lease, Region, is_shown, lease, reserve_pages, touched_get, touched_set,
@@ -130,39 +131,9 @@ cdef class ArrayCore(Transfers):
 
     @cython.final
     cdef char *_locate(self, const frame_t *now, object key) noexcept:
-        """Return the memory of one element, or NULL if `key` is not a tuple of Python ints inside
-        the bounds (the general path then raises any error)."""
-        cdef const layout_t *layout = &now.layout
-        cdef index_t chunk[MAX_NDIM]
-        cdef Py_ssize_t i
-        cdef index_t c, at = 0
-        cdef int j, n = layout.ndim
-        if PyTuple_CheckExact(key):
-            if PyTuple_GET_SIZE(key) != n:
-                return NULL
-            for j in range(n):
-                if not xa_as_index(PyTuple_GET_ITEM(key, j), &i):
-                    return NULL
-                if i < 0:
-                    i += now.bounds[j]
-                if <size_t> i >= <size_t> now.bounds[j]:
-                    return NULL
-                i += layout.offset[j]
-                c = i // layout.chunk[j]
-                chunk[j] = c + layout.low[j]
-                at += (i - c * layout.chunk[j]) * layout.stride[j]
-        elif n == 1 and xa_as_index(<PyObject *> key, &i):
-            if i < 0:
-                i += now.bounds[0]
-            if <size_t> i >= <size_t> now.bounds[0]:
-                return NULL
-            i += layout.offset[0]
-            c = i // layout.chunk[0]
-            chunk[0] = c + layout.low[0]
-            at = (i - c * layout.chunk[0]) * layout.stride[0]
-        else:
-            return NULL
-        return layout.pages + place_of(layout, address_of(now.axial, chunk)) + at
+        """Return the memory of one element, or NULL as `offset_of` returns -1."""
+        cdef index_t offset = offset_of(now, key)
+        return NULL if offset < 0 else now.layout.pages + offset
 
     def __getitem__(self, key):
         cdef Frame frame
@@ -188,25 +159,53 @@ cdef class ArrayCore(Transfers):
                 if frame.cuts is None or not (
                         frame.now.is_cut or frame.cuts.look() != frame.now.cuts_known):
                     return value
-        elif frame_of(self).now.reads_frozen:
-            value = self._read_frozen(key)
+        elif frame_of(self).now.reads_singly:
+            value = self._read_singly(key)
             if value is not None:
                 return value
         return self._read(key, None, "C", True)
 
     @cython.final
-    cdef object _read_frozen(self, key):
+    cdef object _read_singly(self, key):
+        """Return one element, or None if it takes the general path."""
+        cdef Frame frame = frame_of(self)
+        if hint_of(&self.tells) or frame.cuts is not None:
+            return None
+        return self._read_frozen(frame, key) if frame.now.reads_frozen else self._read_called(frame, key)
+
+    @cython.final
+    cdef object _read_called(self, Frame frame, key):
+        """Return one element of a file that is not mapped, or None if `key` is not that of one.
+
+        Nothing is kept from call to call: another process may write to the element in between, and
+        only a system call could tell.
+        """
+        cdef char item[ITEM_ROOM]
+        cdef index_t offset
+        cdef int failure
+        if frame.now.layout.itemsize > ITEM_ROOM:
+            return None
+        offset = offset_of(&frame.now, key)
+        if offset < 0:
+            return None
+        with nogil:
+            failure = move_item(&frame.now.layout, item, offset, False)
+        if failure:
+            self._check_transferred(frame, failure, False)
+        if frame.now.is_double:
+            return xa_double_scalar(xa_load_double(item))
+        return PyArray_Scalar(item, frame.kind, NULL)
+
+    @cython.final
+    cdef object _read_frozen(self, Frame frame, key):
         """Return one element of an array whose chunks may be frozen, or None.
 
         None: `key` is not that of one element, or its chunk is frozen and was not read from of late.
         """
-        cdef Frame frame = frame_of(self)
         cdef char *place
         cdef Decoded chunk
         cdef index_t offset, address
         cdef uint64_t entry, number
-        if hint_of(&self.tells) or frame.cuts is not None:
-            return None
         place = self._locate(&frame.now, key)
         if place == NULL:
             return None
@@ -262,7 +261,42 @@ cdef class ArrayCore(Transfers):
                 end_look()
                 if is_direct:
                     return
+        elif frame.now.writes_called and self._write_called(frame, key, value):
+            return
         self._write(key, value)
+
+    @cython.final
+    cdef bint _write_called(self, Frame frame, key, value) except -1:
+        """Write one element of a file that is not mapped.
+
+        False: `key` is not that of one, or the value needs the general path.  Nothing is written
+        yet.
+        """
+        cdef char item[ITEM_ROOM]
+        cdef index_t offset
+        cdef int failure
+        if (frame.now.layout.itemsize > ITEM_ROOM
+                or isinstance(value, (list, cnp.ndarray, ArrayCore))):
+            return False
+        offset = offset_of(&frame.now, key)
+        if offset < 0:
+            return False
+        if frame.now.is_double and PyFloat_CheckExact(value):
+            xa_store_double(item, PyFloat_AS_DOUBLE(value))
+        else:
+            memset(item, 0, frame.now.layout.itemsize)
+            try:
+                PyArray_Pack(frame.kind, item, value)
+            except (TypeError, ValueError):
+                if not is_late(value):
+                    raise
+                return False
+        self._writable()        # converting may run any code, even code that closes this array
+        with nogil:
+            failure = move_item(&frame.now.layout, item, offset, True)
+        if failure:
+            self._check_transferred(frame, failure, True)
+        return True
 
     def __delitem__(self, key):
         raise ArgumentError("cannot delete array elements")
@@ -774,6 +808,45 @@ cdef class ArrayCore(Transfers):
 
 
 # -- helpers -------------------------------------------------------------------------------------
+
+cdef index_t offset_of(const frame_t *now, object key) noexcept:
+    """Return the offset of one element from the first chunk.
+
+    -1 if `key` is not a tuple of Python ints inside the bounds (the general path then raises any
+    error).
+    """
+    cdef const layout_t *layout = &now.layout
+    cdef index_t chunk[MAX_NDIM]
+    cdef Py_ssize_t i
+    cdef index_t c, at = 0
+    cdef int j, n = layout.ndim
+    if PyTuple_CheckExact(key):
+        if PyTuple_GET_SIZE(key) != n:
+            return -1
+        for j in range(n):
+            if not xa_as_index(PyTuple_GET_ITEM(key, j), &i):
+                return -1
+            if i < 0:
+                i += now.bounds[j]
+            if <size_t> i >= <size_t> now.bounds[j]:
+                return -1
+            i += layout.offset[j]
+            c = i // layout.chunk[j]
+            chunk[j] = c + layout.low[j]
+            at += (i - c * layout.chunk[j]) * layout.stride[j]
+    elif n == 1 and xa_as_index(<PyObject *> key, &i):
+        if i < 0:
+            i += now.bounds[0]
+        if <size_t> i >= <size_t> now.bounds[0]:
+            return -1
+        i += layout.offset[0]
+        c = i // layout.chunk[0]
+        chunk[0] = c + layout.low[0]
+        at = (i - c * layout.chunk[0]) * layout.stride[0]
+    else:
+        return -1
+    return place_of(layout, address_of(now.axial, chunk)) + at
+
 
 cdef Frame with_growth(Frame frame):
     """Return a frame that also has the chunks of a growth that is not committed."""

@@ -118,6 +118,7 @@ cdef int32_t split_axis(
 ) noexcept nogil
 cdef int move_bytes(
     const layout_t *L, char *memory, index_t n, index_t offset, bint write) noexcept nogil
+cdef int move_item(const layout_t *L, char *item, index_t place, bint write) noexcept nogil
 cdef int move_marked(
     const layout_t *L, char *memory, const uint8_t *marks, index_t n, index_t offset, index_t gap,
     bint write, bint gaps_only) noexcept nogil

@@ -177,6 +177,24 @@ cdef int move_bytes(
     return 0
 
 
+cdef int move_item(const layout_t *L, char *item, index_t place, bint write) noexcept nogil:
+    """Read one element of a file that is not mapped, or (`write`) write it: 0, or an errno.
+
+    `place` is its offset from the first chunk; in orders "Z" and "H", that in C order.
+    """
+    cdef index_t address = chunks_before(L, place), chunk
+    cdef int failure
+    if L.place != NULL:
+        chunk = place_of(L, address)
+        place = chunk + L.place[(place - chunk) // L.itemsize] * L.itemsize
+    if not write or L.sieve == NULL:
+        return move_bytes(L, item, L.itemsize, place, write)
+    lock_chunk(L.sieve, address)        # another thread may be about to write back old bytes
+    failure = move_bytes(L, item, L.itemsize, place, True)
+    unlock_chunk(L.sieve, address)
+    return failure
+
+
 cdef char *stage_of(worker_t *w, index_t n) noexcept nogil:
     if w.stage_bytes < <size_t> n:
         free(w.stage)
@@ -282,20 +300,33 @@ cdef int file_part(
 
 
 cdef bint saves_calls(const job_t *job) noexcept nogil:
-    """Tell whether writing back gaps saves many calls, judging by the largest parts along each
-    axis."""
+    """Tell whether writing back gaps saves many calls in the largest parts, or in those that are
+    smaller along one axis: at the edges of the selection, where runs end inside chunks."""
+    cdef int j
+    if job.layout.place != NULL or gaps_save_calls(job, -1):
+        return True
+    for j in range(job.layout.ndim):
+        if job.n_pieces[j] > 1 and gaps_save_calls(job, j):
+            return True
+    return False
+
+
+cdef bint gaps_save_calls(const job_t *job, int edge) noexcept nogil:
+    """Do `saves_calls` for parts at the edges along one axis (-1: none), and large along the others.
+    """
     cdef const layout_t *L = &job.layout
     cdef index_t inner = L.itemsize, n_runs = 1, n_calls = 1, stride, most
     cdef bint is_dense = True, joined = True
     cdef int i, j
     cdef int32_t p
-    if L.place != NULL:
-        return True
     for i in range(L.ndim):
         j = L.fast_to_slow[i]
         most = 1
-        for p in range(min(job.n_pieces[j], 2)):
-            most = max(most, job.pieces[j][p].count)
+        if j == edge:
+            most = min(job.pieces[j][0].count, job.pieces[j][job.n_pieces[j] - 1].count)
+        else:
+            for p in range(min(job.n_pieces[j], 2)):
+                most = max(most, job.pieces[j][p].count)
         if most == 1:
             continue
         stride = L.stride[j] * job.step[j]

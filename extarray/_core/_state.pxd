@@ -27,6 +27,8 @@ cdef struct frame_t:
     bint reads_direct           # elements can be loaded from layout.base
     bint writes_direct          # and stored there without checking `touched`
     bint reads_frozen           # elements can be loaded from layout.base or decoded chunks
+    bint reads_singly           # one element is read on its own: reads_frozen, or by a system call
+    bint writes_called          # one element is written by a system call alone
     bint is_durable             # writes must be on the disk when the call returns
     bint asks                   # chunks need a request before they are read: a supply, or ...
     bint verifies               # ... a comparison with their checksums

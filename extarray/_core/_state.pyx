@@ -286,6 +286,8 @@ cdef class ArrayState:
             frame.places = places
             frame.now.layout.place = &table[0]
             frame.now.reads_direct = frame.now.writes_direct = frame.now.reads_frozen = False
+            if frame.now.layout.base != NULL:
+                frame.now.reads_singly = False      # calls use the table
             self.show(frame)
         finally:
             release(&self.changing)
@@ -353,6 +355,8 @@ cdef class ArrayState:
             frame.now.reads_frozen = (
                 frozen is not None and not FREE_THREADS and not frame.now.verifies and not hollow
                 and frame.now.layout.base != NULL and frame.now.layout.place == NULL)
+            frame.now.reads_singly = frame.now.reads_frozen or (
+                frame.now.layout.base == NULL and frame.now.layout.fd >= 0 and not frame.now.asks)
             frame.now.is_durable = durable
             frame.sums = sums if frame.now.is_writable else None
             if writes is not None and self.writes is None:
@@ -360,6 +364,9 @@ cdef class ArrayState:
             frame.now.writes_direct = (
                 frame.now.reads_direct and frame.now.is_writable and not frame.now.layout.sparse
                 and not durable and frame.sums is None)
+            frame.now.writes_called = (
+                frame.now.layout.base == NULL and frame.now.reads_singly
+                and frame.now.is_writable and not durable and frame.sums is None)
             frame.region = region
             if not is_open:
                 frame.cuts = None
@@ -719,7 +726,8 @@ def verify_reads(ArrayState self not None):
         return
     frame = before.copied()
     frame.now.verifies = frame.now.asks = True
-    frame.now.reads_direct = frame.now.writes_direct = frame.now.reads_frozen = False
+    frame.now.reads_direct = frame.now.reads_frozen = frame.now.reads_singly = False
+    frame.now.writes_direct = frame.now.writes_called = False
     frame.epoch = before.epoch
     if frame.epoch is not None:
         add_to(&frame.epoch.n_users, 1)

@@ -105,6 +105,29 @@ def test_one_writer_makes_few_calls(tmp_path, order):
 
 
 @needs_counts
+def test_edges_inside_chunks_are_joined(tmp_path):
+    """The first and the last chunks of an axis have gaps where the others have none."""
+    with xa.create(
+        tmp_path / "a", (16, 40, 35), "f8", chunks=(16, 16, 16), engine="pread"
+    ) as array:
+        array[...] = model = RNG.random((16, 40, 35))
+        array.extend(2, 3, side="start")
+        model = np.pad(model, [(0, 0), (0, 0), (3, 0)])
+        n_chunks = 3 * 4
+        values = RNG.random((40, 38))
+        calls, nbytes = cost(array, 5, values)
+        model[5] = values
+        assert calls <= n_chunks  # and not one for each of the 40 rows in a chunk at an edge
+        assert nbytes <= n_chunks * 16 * 16 * 8
+        np.testing.assert_array_equal(array[...], model)
+        before = counts()[0]
+        array.append(values[None])
+        assert counts()[0] - before <= n_chunks + 4  # of the growth and the commit
+        np.testing.assert_array_equal(array[...], np.concatenate([model, values[None]]))
+    assert xa.check(tmp_path / "a").ok
+
+
+@needs_counts
 def test_no_page_is_written_that_has_no_element(tmp_path):
     with xa.create(
         tmp_path / "a", (64, 1024), chunks=(64, 1024), sparse=True, engine="pread"
