@@ -240,6 +240,9 @@ class Session:
                 _files(arrays[0]).remove()
             else:
                 folder = os.fspath(self.place.path(key))
+                if not FREES_FOLDERS:
+                    # Even if the folder gets another name, open files keep it from being removed.
+                    self.close(key, quietly=True)
                 with family("cannot remove the group '{}'", folder):
                     self._rename(key, folder, partial(remove_folder, folder))
             self.close(key, quietly=True)

@@ -680,10 +680,13 @@ def replace(name: str, other: str) -> None:
     # FILE_RENAME_INFO: flags, the folder's handle, the length of the name, the name.
     target = os.path.abspath(other).encode("utf-16-le", "surrogatepass")
     asked = struct.pack("<IxxxxQI", _RENAMES, 0, len(target)) + target + bytes(2)
+    replaces = True
 
     def attempt() -> None:
+        nonlocal replaces
         with _handle(name, _DELETE | _SYNCHRONIZE, _OPENS_LINKS) as handle:
-            if _has_posix_names(handle) and not os.path.isdir(name):
+            replaces = _has_posix_names(handle)
+            if replaces and not os.path.isdir(name):
                 if not _set_information(handle, _RENAME_INFO, asked, len(asked)):
                     raise _error(other)
                 return
@@ -694,13 +697,19 @@ def replace(name: str, other: str) -> None:
     except PermissionError as error:
         if error.winerror not in _PASSING:
             raise
-        why = "a file in it is open" if os.path.isdir(name) else "it or the file to replace is open"
-        raise PermissionError(
-            error.errno,
-            f"cannot be renamed to {other!r}; maybe {why} somewhere, and the system or this file "
-            "system does not permit that; close it there, and try again",
-            name,
-        ) from error
+        if replaces or os.path.isdir(name):
+            what = "a file in it" if os.path.isdir(name) else "it or the file to replace"
+            why = (
+                f"; maybe {what} is open somewhere, and the system does not permit that; close it "
+                "there, and try again"
+            )
+        else:
+            why = (
+                ": this file system replaces no open file, and whoever writes an array has its "
+                "files open; use another name, or a disk with NTFS; if it is open elsewhere, close "
+                "it there, and try again"
+            )
+        raise PermissionError(error.errno, f"cannot be renamed to {other!r}{why}", name) from error
 
 
 def remove(name: str) -> None:

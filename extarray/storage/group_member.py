@@ -367,5 +367,8 @@ class GroupShare:
 
 @functools.lru_cache(maxsize=256)
 def _relative(path: str, folder: str) -> str:
-    """Return an absolute path in the form relative to a folder."""
-    return os.path.relpath(path, folder)
+    """Return an absolute path in the form relative to a folder, as the format has paths."""
+    # Only an absolute path names another drive of Windows.
+    with contextlib.suppress(ValueError):
+        path = os.path.relpath(path, folder)
+    return path.replace(os.sep, "/")

@@ -293,6 +293,7 @@ def test_tasks_of_dask_that_were_made_before_say_so(factory):
     array.close()
 
 
+@needs_replaced_open_files
 def test_datasets_of_xarray_that_were_opened_before_say_so(disk):
     xr = pytest.importorskip("xarray")
     array, model = grown(disk, dims=("y", "x"))

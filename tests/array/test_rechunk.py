@@ -18,7 +18,7 @@ from compare import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from peaks import peaks
-from systems import needs_links
+from systems import needs_links, needs_replaced_open_files
 from tasks import Counted, tasks
 
 import extarray as xa
@@ -586,6 +586,7 @@ def test_work_that_somebody_is_at_is_left_alone(tmp_path, monkeypatch, resume):
 # -- in place ------------------------------------------------------------------------------------
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("how", ["path", "writer", "reader"])
 def test_in_place(path, how):
     values = np.arange(20).reshape(4, 5)
@@ -688,6 +689,7 @@ def test_the_method_is_the_function(tmp_path):
         a.rechunk(1, tmp_path / "new")
 
 
+@needs_replaced_open_files
 @pytest.mark.parametrize("kind", ["U", "S"])
 def test_a_column_of_texts_is_widened_under_its_name(tmp_path, kind):
     texts = np.array(["ab", "abcd"], kind)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from served import needs_obstore, served
+from systems import needs_small_holes
 
 import extarray as xa
 from extarray.errors import ArgumentError, StorageError
@@ -136,6 +137,7 @@ def test_many_programs_that_keep_little_stay_within_the_bound(tmp_path):
     assert sum(p.stat().st_blocks * 512 for p in tmp_path.glob("*.chunks")) <= bound + 4096
 
 
+@needs_small_holes
 def test_chunks_used_longest_ago_leave_first(tmp_path, monkeypatch):
     now = 1e9
     monkeypatch.setattr(time, "time", lambda: now)

@@ -8,6 +8,7 @@ import fuzz_pairs
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from systems import IS_POSIX
 
 # Calls limit the file sizes of the whole process, and share the module's arrays.
 pytestmark = pytest.mark.thread_unsafe(reason="the fuzzers have limits and arrays of their own")
@@ -26,6 +27,8 @@ def attack(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def call(tmp_path_factory):
+    if not IS_POSIX:
+        pytest.skip("Windows has no limit of the size of files")
     folder = tmp_path_factory.mktemp("calls")
     twins = fuzz_calls.twins(folder)
     yield lambda data: fuzz_calls.call(twins, data, folder)

@@ -128,7 +128,13 @@ def test_a_newer_state_without_its_records(path, later):
     Path(f"{path}.xmd").write_bytes(lacking)
     with pytest.raises(NotVisibleError, match=r"commit 1 .* commit 0, of shape \(2, 4\)"):
         xa.open(path)
-    later(lambda: Path(f"{path}.xmd").write_bytes(whole))
+
+    def complete():
+        with open(f"{path}.xmd", "r+b") as file:
+            file.seek(log + 40)
+            file.write(whole[log + 40 : log + 60])
+
+    later(complete)
     assert xa.open(path).shape == (2, 8)
 
 

@@ -21,6 +21,6 @@ def in_ours(stack: str) -> bool:
     frames = re.findall(r'File "(.*)", line', stack.rpartition(head)[2].partition("\n\n")[0])
     return (
         bool(frames)
-        and f"{os.sep}extarray{os.sep}" in frames[0]
+        and "/extarray/" in frames[0].replace(os.sep, "/")
         and not frames[0].endswith(_CALLING)
     )
