@@ -335,8 +335,9 @@ def _file(h5py: Any, where: str, mode: str) -> Any:
     """Open a file; one that a writer in SWMR mode has open, as its readers do."""
     try:
         return h5py.File(where, mode)
-    except OSError:
-        if mode == "r":
+    except OSError as error:
+        # As a reader of SWMR, HDF5 tries to read a damaged file for minutes.
+        if mode == "r" and "already open for write" in str(error):
             with contextlib.suppress(OSError):
                 return h5py.File(where, mode, libver="latest", swmr=True)
         raise
