@@ -232,11 +232,14 @@ def _freeze(
                 )
             with frozen.encoding:
                 found = _encode_round(array, frozen, choose, first, hands)
-            if found is not None and len(found):
-                first = int(found[-1]) + 1
+            # The thread in the background may have taken chunks just before.  With `waits`, its
+            # round ends here, too: the caller may be about to close the array.
+            if found is not None and (waits or len(found)):
                 with array._writers.committing:
                     n_frozen += _finish_rounds(array, frozen)
-                continue
+                if len(found):
+                    first = int(found[-1]) + 1
+                    continue
         if found is not None or not waits:
             return n_frozen
         time.sleep(_PAUSE)

@@ -40,6 +40,7 @@ from extarray.formats.description import Description, described
 from extarray.formats.files import Claims, check_free, of_library
 from extarray.formats.registry import file_formats, format_of, formats_of
 from extarray.formats.transfer import Format, Source, load, runs
+from extarray.maintenance.group_files import discard_tree
 from extarray.remote.urls import is_url
 from extarray.storage.filesystem import has_files
 
@@ -488,10 +489,13 @@ def convert(
     name = os.path.basename(source.rpartition(":/")[2] or source).partition(".")[0]
     if found is not None and found.part and part is None and not everything:
         target = f"{file}:/{name}"
-    with tempfile.TemporaryDirectory(prefix=".extarray-", dir=beside) as folder:
+    folder = tempfile.mkdtemp(prefix=".extarray-", dir=beside)
+    try:
         path = os.path.join(folder, "elements")
         taken(path)
         given(path, target)
+    finally:
+        discard_tree(folder)
 
 
 def _is_ours(text: str) -> bool:

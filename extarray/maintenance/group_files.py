@@ -50,6 +50,7 @@ __all__ = [
     "GROUP",
     "InFolder",
     "InPacked",
+    "discard_tree",
     "empty_folder_like",
     "foreign_file",
     "is_in_the_making",
@@ -288,7 +289,7 @@ def making_folder(
                     _take_after(fresh, old)
                 publish(fresh, name)
     except BaseException:
-        _discard(fresh)
+        discard_tree(fresh)
         raise
     with family("cannot make the folder '{}'", name):
         sync_folders([name])
@@ -296,10 +297,11 @@ def making_folder(
         remove_tree(fresh, ignore_errors=True)  # or else the next call does
 
 
-def _discard(folder: str) -> None:
+def discard_tree(folder: str) -> None:
     """Remove a folder that nobody else knows.
 
-    A library that fails may still have threads that write files into it.  Wait a little for these.
+    A library that fails may still have threads that write files into it, and Windows keeps the
+    folder of a file that a thread is about to close.  Wait a little for these.
     """
     end = time.monotonic() + _LONGEST_END
     remove_tree(folder, ignore_errors=True)

@@ -64,6 +64,25 @@ def test_chunks_left_behind_are_frozen(tmp_path, engine):
     assert disk_bytes(f"{path}.xta") < x.nbytes // 8
 
 
+def test_a_round_in_the_background_that_comes_between_is_ended(tmp_path, monkeypatch):
+    """The thread in the background takes all chunks just before the end does."""
+    x = np.arange(64.0).reshape(8, 8)
+    with xa.create(tmp_path / "a", (0, 8), chunks=(2, 4), compression="zlib", freeze="close") as a:
+        a.append(x)
+        table = a._store.now.frozen
+
+        def behind(*chunks):
+            monkeypatch.undo()
+            freezing.return_changed(*chunks)
+            with table.encoding:
+                freezing._encode_round(a, table, lambda addresses: addresses >= 0, 0)
+
+        monkeypatch.setattr(freezing, "return_changed", behind)
+    with xa.open(tmp_path / "a") as a:
+        assert frozen_chunks(a) == list(range(8))
+        np.testing.assert_array_equal(a[...], x)
+
+
 @pytest.mark.parametrize("policy", ["never", "close"])
 def test_nothing_is_frozen_unasked(tmp_path, policy):
     with xa.create(tmp_path / "a", (0, 8), chunks=(2, 4), compression="zlib", freeze=policy) as a:

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from systems import HAS_LONG_DOUBLES
+from systems import HAS_LONG_DOUBLES, needs_replaced_open_files
 
 import extarray as xa
 
@@ -304,6 +304,7 @@ def test_what_was_cut_off_reads_as_the_fill_value():
     np.testing.assert_array_equal(z[:2], x[:2])
 
 
+@needs_replaced_open_files
 def test_a_new_axis_is_refused(tmp_path):
     a = filled(tmp_path / "a")
     store = a.as_zarr_store()
