@@ -59,7 +59,7 @@ class Coordinate(NamedTuple):
 
     @property
     def descends(self) -> bool:
-        """Whether the last label is less than the first."""
+        """True if the last label is less than the first."""
         n = self.labels.shape[0]
         is_ordered = n > 1 and self.labels.dtype.kind in "iufmM"
         return bool(is_ordered and self.labels[n - 1] < self.labels[0])

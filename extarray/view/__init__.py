@@ -24,7 +24,7 @@ Its modules, from the top down; each uses some of those below it:
 ``exhibits``
     The arrays on show: one, those of a folder or of a file, or several of these.
 ``places``
-    What a page may show: arrays of ours, alone, in a folder, or in a packed file.
+    The arrays of ours that a page may show: alone, in a folder, or in a packed file.
 ``foreign``
     Files of other formats on show: opened in place, and read piece by piece.
 ``files``

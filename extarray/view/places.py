@@ -1,4 +1,4 @@
-"""What a page may show: arrays of ours, alone, in a folder, or in a packed file."""
+"""The arrays of ours that a page may show: alone, in a folder, or in a packed file."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class Arrays:
 
     @property
     def is_cut(self) -> bool:
-        """Whether there are perhaps more arrays than are listed."""
+        """True if there are perhaps more arrays than are listed."""
         return self.is_folder and len(self.names()) >= MOST_LISTED
 
     def entry(self, name: str) -> dict[str, Any] | None:

@@ -227,7 +227,7 @@ def test_the_page_shows_what_is_elsewhere(web, folder):
             np.testing.assert_array_equal(exhibit.array, X)
         gallery.close()
     gallery = Gallery(web.url("a.xap"))
-    assert gallery.listing()[0]["shape"] == [3, 4, 5]
+    assert gallery.tree()["arrays"][0]["shape"] == [3, 4, 5]
     gallery.close()
 
 
