@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FileStore"]
 
-# What few arrays need: blobs, frozen chunks, metadata that are written anew.
+# Few arrays need these: blobs, frozen chunks, metadata that are written anew.
 _later = LazyImports(
     {
         "extarray.format.frozen": "extent_bytes",

@@ -1,4 +1,4 @@
-// What is on show, as Python that reads it, and as a link that shows it again.
+// The view as Python that reads it, and as a link that shows it again.
 
 import { fragment } from "./address.js";
 import { token } from "./api.js";

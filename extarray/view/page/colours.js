@@ -94,15 +94,21 @@ export function placeOf(look) {
   return (v) => (high > low ? (to(v) - low) / (high - low) : 0.5);
 }
 
-/** Paint a frame on a canvas of its size; return the counts of NaN, the fill value, and numbers without a logarithm. */
-export function paint(canvas, frame, look) {
+/** Give a canvas the size of a frame; return its pixels, if there are any, and counts to fill in. */
+function blank(canvas, frame) {
   const [height, width] = frame.shape;
   canvas.width = width;
   canvas.height = height;
   const found = { nan: 0, fill: 0, none: 0 };
-  if (!width || !height) return found;
+  if (!width || !height) return { found };
   const context = canvas.getContext("2d");
-  const image = context.createImageData(width, height);
+  return { found, context, image: context.createImageData(width, height) };
+}
+
+/** Paint a frame on a canvas of its size; return the counts of NaN, the fill value, and numbers without a logarithm. */
+export function paint(canvas, frame, look) {
+  const { found, context, image } = blank(canvas, frame);
+  if (!image) return found;
   const out = new Uint32Array(image.data.buffer);
   const table = pixelsOf(look.map);
   const { data, bits, base, scale } = frame;
@@ -179,15 +185,10 @@ function partsOf(frame, layer) {
 
 /** Add layers of a frame, each in its colour; one may be the opacity. */
 export function mix(canvas, frame, layers) {
-  const [height, width] = frame.shape;
-  canvas.width = width;
-  canvas.height = height;
-  const found = { nan: 0, fill: 0, none: 0 };
-  if (!width || !height) return found;
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(width, height);
+  const { found, context, image } = blank(canvas, frame);
+  if (!image) return found;
   const out = image.data; // rounds, and ends at 255
-  const n = width * height;
+  const n = image.width * image.height;
   const seen = new Uint8Array(n);
   const sums = new Float32Array(3 * n);
   for (const layer of layers.filter((one) => !one.isAlpha)) {
@@ -234,7 +235,7 @@ export function summary(frame, look) {
     if (x !== x && !look.fill && frame.fill !== null && bits[i] === FILL_BITS) x = frame.fill;
     if (x - x !== 0 || (fillInside && x === frame.fill)) continue;
     x = base + scale * x;
-    // What has no logarithm has no place in the range.
+    // Numbers without a logarithm have no place in the range.
     if (isLog && !(x + shift > 0)) continue;
     // The ends are those of all numbers; a part of them is enough for the histogram.
     if (x < low) low = x;

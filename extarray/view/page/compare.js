@@ -51,7 +51,7 @@ const columnsOf = () => axisOf(state.columns);
 const lengthOf = (axis) => (axis < 0 ? 1 : other.info.shape[axis]);
 const clamped = (i, n) => Math.max(0, Math.min(i, n - 1));
 
-/** Whether both planes have the same extents. */
+/** True if both planes have the same extents. */
 const fits = () => lengthOf(rowsOf()) === picture.extents[0] && lengthOf(columnsOf()) === picture.extents[1];
 
 /** Why the second array cannot be shown; empty: it can. */

@@ -19,7 +19,7 @@ export class News {
     document.addEventListener("visibilitychange", () => this.update());
   }
 
-  /** Whether the server is sending news. */
+  /** True if the server is sending news. */
   get connected() {
     return this.socket?.readyState === WebSocket.OPEN;
   }

@@ -21,7 +21,7 @@ function download(blob, kind) {
   document.body.dataset.saved = `${link.download} ${blob.size}`;
 }
 
-/** Where the plane lies along the other axes. */
+/** The place of the plane along the other axes. */
 function sliceText() {
   return hidden().map((axis) => `${state.info.names[axis]} ${state.at[axis]}${label(axis, state.at[axis]) ? ` (${label(axis, state.at[axis])}${unitsOf(axis)})` : ""}`).join(" · ");
 }

@@ -4,7 +4,7 @@ import { dateText, momentOf, ratio, short, unitOf } from "./text.js";
 
 export const SCALES = { linear: "Linear", log: "Logarithmic", symlog: "Symmetric log" };
 
-/** Where values lie on a scale: `to` is NaN for values that have no place; `from` is its inverse. */
+/** Places of values on a scale: `to` is NaN for values that have no place; `from` is its inverse. */
 export function scaleOf({ scale, linear, zero }) {
   const shift = Number(zero ?? 0n);
   if (scale === "log") return { to: (v) => (v + shift > 0 ? Math.log(v + shift) : NaN), from: (t) => Math.exp(t) - shift };

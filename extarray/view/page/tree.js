@@ -58,7 +58,7 @@ export function markShown(name) {
 
 const words = () => $("search").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
 
-/** Whether a node, or one in it, has all words in its path, data type or attributes. */
+/** True if a node, or one in it, has all words in its path, data type or attributes. */
 function matches(node, wanted) {
   const { array } = node;
   const text = [node.path, array?.dtype ?? "", array?.shape?.join(" × ") ?? "", ...node.attrs].join("\n").toLowerCase();
