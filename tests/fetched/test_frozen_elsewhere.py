@@ -521,7 +521,7 @@ WRITER = """
 import os, sys, time
 import numpy as np
 import extarray as xa
-path, seed, stop = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+path, seed, stop, seen = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 rng = np.random.default_rng(seed)
 chunks = (8, 8, 8)
 def truth(low, high):
@@ -534,12 +534,14 @@ a[...] = truth((0, 0, 0), high)
 whole = truth((0, 0, 0), high)
 print("ready", flush=True)
 end = time.monotonic() + 240  # unless it is told to stop
-n = 0
+n = grown = 0
 while not os.path.exists(stop) and time.monotonic() < end:
     n += 1
     step = rng.integers(0, 8)
     if step < 2:
-        if max(high) < 90:
+        # Readers may be so slow that all growth would be over before they look.
+        if max(high) < 90 and grown < 8 * os.path.getsize(seen):
+            grown += 1
             axis, by = int(rng.integers(0, 3)), int(rng.integers(1, 4))
             start = [0, 0, 0]
             start[axis] = high[axis]
@@ -585,13 +587,18 @@ def test_states_are_whole(tmp_path, tags_by, seed, in_pieces):
 
 def read_beside_a_writer(tmp_path, tags_by, seed, seconds):
     """Read at least so long, and until enough was seen, however slow the machine."""
-    stop = tmp_path / "stop"
+    stop, seen = tmp_path / "stop", tmp_path / "seen"
+    seen.touch()
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, tmp_path / "a", str(seed), stop],
+        [sys.executable, "-c", WRITER, tmp_path / "a", str(seed), stop, seen],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert writer.stdout.readline() == "ready\n"
+
+    def tell():
+        with open(seen, "ab") as file:
+            file.write(b".")
 
     def read(a, seed):
         rng = np.random.default_rng(seed)
@@ -599,6 +606,8 @@ def read_beside_a_writer(tmp_path, tags_by, seed, seconds):
         while writer.poll() is None:
             if rng.random() < 0.5:
                 states.append(a.refresh())
+                if states[-1]:
+                    tell()
             for _ in range(3):
                 low = [int(rng.integers(0, n)) for n in a.shape]
                 high = [
@@ -619,6 +628,7 @@ def read_beside_a_writer(tmp_path, tags_by, seed, seconds):
     with served(tmp_path, tags_by=tags_by) as web, ThreadPoolExecutor(3) as pool:
         try:
             with xa.open(web.url("a")) as a, xa.open(web.url("a")) as b:
+                tell()
                 jobs = [pool.submit(read, a, 1), *(pool.submit(read, b, n) for n in (2, 3))]
                 end = time.monotonic() + seconds
                 while time.monotonic() < end or sum(states) <= 3 or len(boxes) <= 20:
