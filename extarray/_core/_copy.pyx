@@ -58,6 +58,8 @@ cdef enum:
     FEW_BYTES = 1 << 22
     # Several times the kernel's read-ahead.
     FAR_AHEAD = 1 << 20
+    # Bytes that the system's cache can keep as one page.
+    HUGE_PAGE = 1 << 21
     # Chunks of a row that are read together.
     ROW_PIECES = 64
     # A shorter run is copied before a prefetch completes.
@@ -470,6 +472,26 @@ cdef inline index_t place_of_mark(
     return stop if found == NULL else <const uint8_t *> found - marks
 
 
+cdef void reserve_ahead(const layout_t *L, index_t address) noexcept nogil:
+    """Give holes their disk space by whole huge pages, where chunks are first written in a row.
+
+    The system's cache then keeps each of them as one page, and one store makes it ready for all.
+    The row must be as long as the space beyond it, up to a huge page.  On a failure the chunk gets
+    its own space, as others do.
+    """
+    cdef index_t low = place_of(L, address), high = place_of(L, address + 1), before = address
+    cdef index_t start = (low + HUGE_PAGE - 1) & -HUGE_PAGE
+    if start >= high or L.blocks == L.base:
+        return
+    while low - place_of(L, before) < HUGE_PAGE:
+        before -= 1
+        if before < 0 or not touched_get(L.touched, before):
+            return
+    high = (high + HUGE_PAGE - 1) & -HUGE_PAGE
+    if reserve_pages(L.fd, low, high - low) == 0:
+        populate_ends(L.blocks, start, high)
+
+
 cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
     """Tell whether a chunk may be loaded from (or, with `write`, stored to) at L.base: 0,
     THROUGH_FILE, or an errno.  Give a hole its disk space before the first store."""
@@ -478,6 +500,7 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
         return THROUGH_FILE
     if write:
         if L.sparse and not touched_get(L.touched, address):
+            reserve_ahead(L, address)
             # I7: no store may meet a hole, which may have no space behind it.
             failure = reserve_pages(L.fd, place_of(L, address), L.chunk_bytes)
             if failure == XA_UNSUPPORTED:

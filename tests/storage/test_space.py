@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import fulldisk
+import numpy as np
 import pytest
 
 import extarray as xa
@@ -309,6 +310,33 @@ sparse.close()
 dense.close()
 """
 
+# Chunks of one page, written in a row that is longer than a huge page.
+IN_A_ROW = """
+options.update(shape=(6000, 512), chunks=(1, 512))
+with xa.create(path, sparse=True, **options) as array:
+    written = 0
+    with contextlib.suppress(xa.StorageError):
+        for i in range(6000):
+            array[i, :9] = i
+            written += 1
+    assert 512 < written < 6000
+    must_fail(lambda: array.__setitem__((slice(written, None), slice(9)), 7))
+    expected = np.repeat(np.arange(written)[:, None], 9, 1)
+    assert (array[:written, :9] == expected).all() and not array[:written, 9:].any()
+    rest = 5 * (engine == "mmap")  # through the file, each part of a chunk takes its own space
+    if rest:
+        array[:written, 9:] = rest
+    array.flush()
+    assert (array[:written, :9] == expected).all()
+    array.shrink(0, 5600)
+    for i in range(400, 800):
+        array.extend(0, 1)
+        array[i, :9] = i
+with xa.open(path) as reader:
+    assert reader.shape == (800, 512) and (reader[:800, :9] == np.arange(800)[:, None]).all()
+    assert (reader[:400, 9:] == rest).all() and not reader[400:, 9:].any()
+"""
+
 AHEAD_AND_AXIS = """
 fulldisk.mount(folder, "1m")
 with xa.create(path, growth=("linear", 100), **options) as array:
@@ -527,6 +555,29 @@ def test_stores_beside_holes_on_a_full_disk(private_mount, script, tmp_path, eng
     folder.mkdir()
     code = (MOUNT + BESIDE_HOLES).replace("{kind!r}", repr(file_system))
     script(PREAMBLE + code, folder, engine, prefix=private_mount)
+
+
+@pytest.mark.invariant("I7")
+def test_full_disk_behind_a_row_of_chunks(private_mount, script, tmp_path, engine, file_system):
+    folder = tmp_path / "full"
+    folder.mkdir()
+    code = (MOUNT.replace("2m", "5m") + IN_A_ROW).replace("{kind!r}", repr(file_system))
+    script(PREAMBLE + code, folder, engine, prefix=private_mount)
+
+
+def test_space_of_a_sparse_array_is_what_was_written(tmp_path, engine):
+    """Rows of chunks may take a huge page more; chunks here and there take their own space."""
+    for name, step, spare in (("alone", 2, 0), ("row", 1, 2**21)):
+        with xa.create(
+            tmp_path / name, (1000, 2048), "f8", chunks=(1, 2048), sparse=True, engine=engine
+        ) as a:
+            before = a.info()["disk_bytes"]
+            for i in range(0, 300, step):
+                a[i, :9] = i
+            taken = a.info()["disk_bytes"] - before
+            assert taken <= len(range(0, 300, step)) * 2**14 + spare + 2**16  # of the file system
+            assert (a[:300:step, :9] == np.arange(0, 300, step)[:, None]).all()
+            assert not a[:, 9:].any()
 
 
 def test_a_full_disk_where_writes_move_blocks(private_mount, script, tmp_path):
