@@ -515,6 +515,13 @@ cdef int reach(const layout_t *L, index_t address, bint write) noexcept nogil:
     return 0
 
 
+cdef inline void reserve_new(const layout_t *L, index_t offset, index_t size) noexcept nogil:
+    """Give a hole its disk space before a write through the file: the system takes longer to find
+    the space while it writes.  Where this fails, the write tells why."""
+    if L.sparse:
+        reserve_pages(L.fd, offset, size)
+
+
 cdef bint note_touched(const layout_t *L, index_t address, index_t n) noexcept nogil:
     """Allow stores through the mapping to n chunks that have their disk space, if possible."""
     cdef index_t i
@@ -552,6 +559,7 @@ cdef int write_fresh(
     cdef index_t room = L.chunk_bytes
     cdef int failure, j
     if L.chunk_bytes > job.piece // 2:
+        reserve_new(L, offset, L.chunk_bytes)
         failure = file_part(job, w, offset, user, stride, count)
         if failure == 0:
             note_touched(L, address, 1)
@@ -586,6 +594,7 @@ cdef int write_staged(const job_t *job, worker_t *w, index_t end) noexcept nogil
     w.stage_offset = end
     w.n_fresh -= n
     if size >= LEAST_DIRECT or rest or start % L.chunk_bytes:
+        reserve_new(L, start, size)
         failure = move_bytes(L, w.stage, size, start, True)
         if failure:
             w.n_fresh = 0
@@ -699,6 +708,8 @@ cdef int transfer_part(
         span = span_of(count, stride, L.ndim, L.itemsize)
         if span >= LEAST_NEW and span == size_of(count, L.ndim, L.itemsize):
             # The kernel makes pages of just the bytes written, and need not clear them.
+            if at == 0:     # so appends begin a chunk
+                reserve_new(L, offset, L.chunk_bytes)
             return file_part(job, w, offset + at, user, stride, count)
         if LEAST_NEW <= span <= L.chunk_bytes // 2:
             base = L.pages
