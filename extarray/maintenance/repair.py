@@ -96,13 +96,16 @@ class Repair:
     def run(self, data: bool, progress: Reported) -> None:
         """Repair whatever can be repaired; with `data`, examine the chunks too."""
         survey = self.survey
+        if survey.pair.metadata.closed:
+            self.left.append("the metadata file of this array is missing: restore it from a copy")
+            return
         if survey.header is None:
             self.left.append(
                 "the header and its copy are damaged: the layout of the chunks is unknown"
             )
             return
         if survey.pair.data.closed or survey.seal == "foreign":
-            self.left.append("the data file of this array is missing")
+            self.left.append("the data file of this array is missing: restore it from a copy")
             return
         if survey.pending is not None and not self.force:
             self.left.append(

@@ -408,7 +408,8 @@ def test_a_missing_file(pair, suffix):
     pair.file(suffix).unlink()
     report = pair.check(data=True, repair=True)
     assert kinds(report) == ["file"]
-    assert report.refused
+    (reason,) = report.refused
+    assert reason.endswith("missing: restore it from a copy")
 
 
 def test_rooms_that_overlap(pair):
