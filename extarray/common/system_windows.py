@@ -23,9 +23,7 @@ import os
 import signal
 import stat
 import struct
-import tempfile
 import threading
-import uuid
 from ctypes import wintypes
 from functools import cache
 from time import sleep
@@ -815,7 +813,9 @@ def name_of_descriptor(fd: int) -> str:
 
 def open_memory() -> int:
     """Return the descriptor of an empty temporary file, which is removed once it is closed."""
-    name = os.path.join(tempfile.gettempdir(), f"extarray-{uuid.uuid4().hex}.tmp")
+    import tempfile  # which imports random and shutil
+
+    name = os.path.join(tempfile.gettempdir(), f"extarray-{os.urandom(16).hex()}.tmp")
     access = _GENERIC_READ | _GENERIC_WRITE | _DELETE
     return _descriptor(_opened(name, access, _SHARES_ALL, _CREATE_NEW, _TEMPORARY), os.O_RDWR)
 
