@@ -313,6 +313,18 @@ cdef class FileCore:
         """Zero a range without writing to it; it keeps its disk space."""
         return self._do(xa_zero, offset, length)
 
+    def write_back(self):
+        """Begin to write all dirty pages; this waits only for a disk that has enough to do.
+
+        An error is left to `datasync`: to wait here until pages are written would take it away.
+        """
+        cdef int fd = self.enter()
+        try:
+            with nogil:
+                xa_write_back(fd, 0, 0, False)
+        finally:
+            self.leave()
+
     def write_back_ends(self, index_t start, index_t stop, bint wait):
         """Begin to write the pages at both ends of a range, or wait until they are written.
 

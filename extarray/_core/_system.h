@@ -82,7 +82,8 @@ static inline int xa_is_cached(int fd, xa_offset offset);
 static inline void xa_forget(int fd, xa_offset offset, xa_offset length);
 /* Begin to bring bytes of a file: these pages, and none around them. */
 static inline void xa_ask_for(int fd, xa_offset offset, xa_offset length);
-/* Begin to write dirty pages of a range; with `wait`, wait until they are written. */
+/* Begin to write dirty pages of a range (`length` 0: up to the file's end); with `wait`, wait until
+ * they are written. */
 static inline void xa_write_back(int fd, xa_offset offset, xa_offset length, int wait);
 
 /* -- locks -------------------------------------------------------------------------------------- */

@@ -348,7 +348,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def durability(self) -> str | None:
-        """The call that brings data to the disk: "flush" or "commit", see `create`; None in memory.
+        """How data come to the disk: "flush", "steady" or "commit", see `create`; None in memory.
 
         Examples
         --------

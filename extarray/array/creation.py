@@ -19,9 +19,15 @@ from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
 from extarray.array.together import together
 from extarray.array.writers import Alone, Elements, Shared
-from extarray.common.arguments import NOT_GIVEN, check_choice, check_flag, check_progress
+from extarray.common.arguments import (
+    NOT_GIVEN,
+    check_choice,
+    check_durability,
+    check_flag,
+    check_progress,
+)
 from extarray.common.calls import public
-from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
+from extarray.common.choices import ENGINES, VERIFICATIONS
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -57,7 +63,7 @@ if TYPE_CHECKING:
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
     Engine = Literal["auto", "mmap", "pread", "mpi-io"]
-    Durability = Literal["flush", "commit"]
+    Durability = Literal["flush", "steady", "commit"]
     Verify = Literal["never", "write", "read"]
     # Path, shape, header, attributes, engine, overwrite, durability, growth policy.
     _Checked = tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]
@@ -165,10 +171,13 @@ def create(
         How the file is read and written; "auto" decides by the type of the file system; with `comm`
         it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
         there are hints (`info`).
-    durability : {"flush", "commit"}
+    durability : {"flush", "steady", "commit"}
         The state that survives a loss of power: at least that of the last `ExtArray.flush`; or,
         with "commit", all calls that returned, this one included.  Each call that changes anything
-        then waits for the disk; writes through a view of a chunk still need a `flush`.
+        then waits for the disk; writes through a view of a chunk still need a `flush`.  "steady",
+        for recorders, promises as much as "flush", but elements go to the disk in the background
+        all the time: memory stays free for when the disk is slow, and `flush` is short.  Linux
+        alone has it.
     growth : {"exact", ("linear", theta), ("exponential", factor), "doubling", "cubical"}
         How much growth allocates ahead, see `ExtArray.growth`; default "exact": nothing.
     checksum : bool
@@ -315,7 +324,7 @@ def _checked(
             chunks = _chunks_of_frames(extents, kind.itemsize, axes)
     chunk = check_chunks(chunks, extents, kind.itemsize)
     check_order(order)
-    check_choice(durability, "durability", DURABILITIES)
+    check_durability(durability)
     overwrite = check_flag(overwrite, "overwrite")
     checksum = check_flag(checksum, "checksum")
     if checksum and path is None:
@@ -438,7 +447,7 @@ def open(
         How the file is read and written; "auto" decides by the type of the file system; with `comm`
         it is "mpi-io" on file systems of several hosts, between ranks of several hosts, and where
         there are hints (`info`).
-    durability : {"flush", "commit"}
+    durability : {"flush", "steady", "commit"}
         As for `create`; without effect in mode "r".
     share : bool or "elements"
         In mode "r+", True: be one of several writers on this host, which all share the array.
@@ -538,7 +547,7 @@ def open(
                 f"mode {mode!r} is not valid; use 'r' to read or 'r+' to change an array that "
                 "exists, or extarray.create for a new one (overwrite=True replaces one)"
             )
-        check_choice(durability, "durability", DURABILITIES)
+        check_durability(durability)
         if share != "elements":
             check_flag(share, "share")
         elif engine == "mmap":

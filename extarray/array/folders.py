@@ -20,9 +20,9 @@ from extarray.array.creation import create, from_array
 from extarray.array.group_session import Session, is_in
 from extarray.array.life import check_not_held
 from extarray.codecs.codec import Codec
-from extarray.common.arguments import NOT_GIVEN, check_choice, check_flag
+from extarray.common.arguments import NOT_GIVEN, check_choice, check_durability, check_flag
 from extarray.common.calls import public
-from extarray.common.choices import DURABILITIES, ENGINES, VERIFICATIONS
+from extarray.common.choices import ENGINES, VERIFICATIONS
 from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
@@ -87,7 +87,7 @@ def open_group(
     *,
     timeout: float | None = 0,
     engine: Literal["auto", "mmap", "pread"] | str = "auto",
-    durability: Literal["flush", "commit"] | str = "flush",
+    durability: Literal["flush", "steady", "commit"] | str = "flush",
     verify: Literal["never", "write", "read"] | str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: str | PathLike[str] | None = None,
@@ -152,7 +152,7 @@ def open_group(
     """
     check_choice(mode, "mode", _MODES)
     check_choice(engine, "engine", ENGINES)
-    check_choice(durability, "durability", DURABILITIES)
+    check_durability(durability)
     timeout = check_timeout(timeout)
     asked = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
     there = local_or_remote(path, storage_options, cache)

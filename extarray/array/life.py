@@ -573,9 +573,8 @@ def _become_successor(array: Any) -> None:
     before = _reader(array)
     now = before.now
     try:
-        durability = "commit" if now.is_durable else "flush"
         store, axial = array._writers.open(
-            now.path, now.mode, 0, now.engine, durability, now.verify
+            now.path, now.mode, 0, now.engine, before.durability, now.verify
         )
     except MissingError:
         raise replaced_error(array) from None

@@ -517,4 +517,5 @@ def _open_beside(
         path, mode, timeout, engine, "flush", verify, recover, files, names
     )
     opened[0].now.is_durable = durability == "commit"
+    opened[0].write_steadily(durability)
     return opened

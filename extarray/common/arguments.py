@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from extarray.common import system
+from extarray.common.choices import DURABILITIES
 from extarray.common.errors import ArgumentError, ArgumentTypeError, AxisError
 from extarray.common.hints import hint
 
@@ -24,6 +26,7 @@ __all__ = [
     "as_ints",
     "axis_named",
     "check_choice",
+    "check_durability",
     "check_flag",
     "check_progress",
     "parse_bytes",
@@ -139,6 +142,23 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ArgumentError(f"{name} {value!r} is not valid; use one of {', '.join(choices)}")
     return str(value)
+
+
+def check_durability(value: Any) -> str:
+    """Return a durability that the system can give.
+
+    Examples
+    --------
+    >>> check_durability("commit")
+    'commit'
+    """
+    durability = check_choice(value, "durability", DURABILITIES)
+    if durability == "steady" and not system.WRITES_BACK:
+        raise ArgumentError(
+            "durability 'steady' needs Linux: this system cannot be told to begin to write; leave "
+            "it out, and call flush now and then"
+        )
+    return durability
 
 
 def parse_bytes(value: int | str) -> int:

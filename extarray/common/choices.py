@@ -11,7 +11,7 @@ VERIFICATIONS = ("never", "write", "read")
 # When chunks of compressed arrays are frozen, besides on request.
 FREEZES = ("behind", "close", "never")
 # Not a setting of the process: the code that opens an array relies on what survives.
-DURABILITIES = ("flush", "commit")
+DURABILITIES = ("flush", "steady", "commit")
 
 #: Order of the elements inside a chunk; `extarray.grid.order` says what each one means.
 Order: TypeAlias = Literal["C", "F", "Z", "H"]

@@ -35,6 +35,7 @@ __all__ = [
     "SHARED",
     "SHARED_MEMORY",
     "WHOLE_LOCKS_APART",
+    "WRITES_BACK",
     "after_fork_in_child",
     "allocate",
     "boot_id",
@@ -124,6 +125,8 @@ def copy_range(source: int, target: int, offset: int, length: int) -> int:
 CAN_MAP = True
 #: A file that is mapped can be cut, replaced and removed like any other.
 MAPS_FREELY = True
+#: The system can be told to begin to write what is dirty in a file.
+WRITES_BACK = sys.platform == "linux"
 
 # -- disk space ----------------------------------------------------------------------------------
 

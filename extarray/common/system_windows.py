@@ -49,6 +49,7 @@ __all__ = [
     "SHARED",
     "SHARED_MEMORY",
     "WHOLE_LOCKS_APART",
+    "WRITES_BACK",
     "after_fork_in_child",
     "allocate",
     "boot_id",
@@ -336,6 +337,8 @@ CAN_MAP = all(
 )
 #: A file that is mapped can be cut, replaced and removed like any other.
 MAPS_FREELY = False
+#: The system can be told to begin to write what is dirty in a file.
+WRITES_BACK = False
 
 # -- disk space ----------------------------------------------------------------------------------
 

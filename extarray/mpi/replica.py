@@ -36,6 +36,7 @@ from extarray.storage.names import open_data, open_log
 from extarray.storage.other_hosts import see_newest
 from extarray.storage.pair import Pair
 from extarray.storage.reading import PairReader
+from extarray.storage.steady import write_steadily
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -193,7 +194,7 @@ class OpenPair(NamedTuple):
         Inode number of the chunk file.
     hidden : tuple of str or None
         Hidden names of the files of a new pair, until the pair takes its names.
-    is_durable : bool
+    is_durable, is_steady : bool
     verify : str
     n_stored : int or None
         Number of chunks that can be verified; None: none can.
@@ -206,6 +207,7 @@ class OpenPair(NamedTuple):
     number: int
     hidden: tuple[str, ...] | None
     is_durable: bool
+    is_steady: bool
     verify: str
     n_stored: int | None
     update: StateUpdate
@@ -221,6 +223,7 @@ def pair_of(store: FileStore, axial: Axial) -> OpenPair:
         now.data.stat().st_ino,
         None if making is None else making.fresh,
         now.is_durable,
+        now.is_steady,
         now.verify,
         None if now.trust is None else LIMIT if now.follows else axial.size,
         update_since(store, axial, 0, None),
@@ -282,6 +285,8 @@ class ReplicaStore(PairReader):
             self._take_state(opened.update)
             if pair.header.has_blobs:
                 self._open_table(opened.hidden)
+        if opened.is_steady:
+            write_steadily(pair)
 
     def _open_table(self, hidden: tuple[str, ...] | None) -> None:
         """Open the table of frozen chunks, and the file of their blobs.
@@ -374,6 +379,9 @@ class ReplicaStore(PairReader):
 
     def close(self) -> None:
         """Close the files.  Rank 0 seals and unlocks."""
+        data = self.now.data
+        if self.now.is_steady and not data.closed:
+            lock.end_elements(data)  # the thread that writes may keep it open for a while
         super().close()
         if self._rank_sums is not None:
             self._rank_sums.close()

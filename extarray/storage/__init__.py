@@ -9,6 +9,8 @@ From the top down; a module uses only modules below it:
     for writers of elements only.
 ``file_store``
     The store of an array in a pair of files, built from the parts below; the policy of one writer.
+``steady``
+    Steady writing: elements go to the disk in the background, soon after they were made.
 ``new_axis``
     A new axis, codec, log or uuid: a fresh ``.xmd`` takes the name of the present one.
 ``decoded``

@@ -104,6 +104,7 @@ _later = LazyImports(
         "extarray.storage.frozen": "FrozenTable",
         "extarray.storage.frozen_blobs": "new_log",
         "extarray.storage.new_axis": "add_axis recode renew_uuid repack restore_sums sums_for",
+        "extarray.storage.steady": "write_steadily",
     }
 )
 
@@ -277,6 +278,7 @@ class FileStore(PairReader):
             if not hidden:
                 self.take_names()
         in_children(self, type(self)._forked)
+        self.write_steadily(durability)
         return self
 
     @classmethod
@@ -328,6 +330,7 @@ class FileStore(PairReader):
                 pair.sums.inherited = before.sums.inherited
                 _later.restore_sums(pair, self.commits, _later.sums_for(before, pair.header))
         in_children(self, type(self)._forked)
+        self.write_steadily(old.durability)
         return self
 
     def _make_files(self, like: Sequence[str], engine: str) -> None:
@@ -502,6 +505,7 @@ class FileStore(PairReader):
             # The pair was overwritten between opening its two files.
             self.now.close()
         self.now.is_durable = durability == "commit"
+        self.write_steadily(durability)
         if names is not None:
             self.now.names = absolute_names(path)  # its final names
         if mode == "r+":
@@ -512,6 +516,12 @@ class FileStore(PairReader):
                 with OnError(self.now.close):
                     self.flush()
         return self, axial
+
+    def write_steadily(self, durability: str) -> None:
+        """Begin to write to the disk in the background, if the durability is "steady"."""
+        if durability == "steady":
+            with OnError(self.close):
+                _later.write_steadily(self.now)
 
     def _open(
         self,

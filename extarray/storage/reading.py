@@ -185,7 +185,9 @@ class PairReader:
 
     @property
     def durability(self) -> str:
-        """The durability: "flush" or "commit"."""
+        """The durability: "flush", "steady" or "commit"."""
+        if self.now.is_steady:
+            return "steady"
         return "commit" if self.now.is_durable else "flush"
 
     @property

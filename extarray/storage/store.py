@@ -287,6 +287,8 @@ class Present:
     engine : {"mmap", "pread", "memory"}
     is_durable : bool
         Changes are on disk when a call returns.
+    is_steady : bool
+        Elements go to the disk in the background all the time.
     sends_writes : bool
         Elements are on the file system's server when a call returns, as other hosts may read them.
     is_forked : bool
@@ -344,7 +346,7 @@ class Present:
     attrs: str
     growth: int
     path: Path | None = None
-    is_durable = sends_writes = is_forked = unclean = hollow = False
+    is_durable = is_steady = sends_writes = is_forked = unclean = hollow = False
     elements_only = handed_out = False
     why_read_only = ""
     region: Region | None = None
@@ -447,6 +449,8 @@ class Reader(Protocol):
     # is new; `as_committed` adopts the newest state in a forked child.
     @property
     def sequence(self) -> int: ...  # number of the adopted commit
+    @property
+    def durability(self) -> str: ...
     def refresh(self, axial: Axial) -> Axial | None: ...
     def as_committed(self, axial: Axial) -> Axial: ...
     def inner_box(self, axial: Axial) -> tuple[int, tuple[list[int], list[int]]]: ...

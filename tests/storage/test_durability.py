@@ -30,7 +30,7 @@ def test_durability_is_told_and_checked(path):
     with xa.open(path, "r+", durability="commit") as array:
         assert array.durability == "commit"
     for call in (lambda: xa.open(path, durability="none"), lambda: make(path, durability=None)):
-        with pytest.raises(xa.errors.ArgumentError, match="use one of flush, commit"):
+        with pytest.raises(xa.errors.ArgumentError, match="use one of flush, steady, commit"):
             call()
     assert xa.zeros((2, 2)).durability is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from mpi4py import MPI
 from patches import patch
 
 import extarray as xa
+from extarray.common.system import WRITES_BACK
 
 comm = MPI.COMM_WORLD
 path, engine, fill = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -162,3 +164,7 @@ with xa.open(path, "r+", durability="commit", engine=engine, comm=comm) as a:
     assert comm.allgather(a.durability) == ["commit"] * comm.size
     a.add_axis()
     assert a.read((0, 0, 0)) == 3
+if WRITES_BACK:  # each rank, as ranks may be on several hosts
+    with xa.open(path, "r+", durability="steady", engine=engine, comm=comm) as a:
+        assert comm.allgather(a.durability) == ["steady"] * comm.size
+        assert any(thread.name == "extarray-steady" for thread in threading.enumerate())
