@@ -23,6 +23,7 @@ from benchmarks import (
     codecs,
     cold,
     compression,
+    cores,
     cube,
     formats,
     growing,
@@ -64,6 +65,13 @@ def test_codecs_are_compared(capsys, monkeypatch):
     codecs.main(["--size", "4096", "--rounds", "1"])
     told = capsys.readouterr().out
     assert "| lz4 | " in told and "| zlib, level 1 | " in told and "| bit_unshuffle | " in told
+
+
+def test_cores(tmp_path, capsys):
+    cores.main(["--mib", "1", "--rounds", "1", "--folder", str(tmp_path)])
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) > 25
+    assert all(line.count("|") == 8 for line in told)
 
 
 def test_chunks_of_hdf5(tmp_path, capsys):
