@@ -24,6 +24,7 @@ import pytest
 from engines import ENGINES, FOLDER
 from factory import Factory
 from forked import Nursery
+from giving_back import GivesBack
 from hypothesis import HealthCheck, settings
 from in_threads import of_folders, with_own_folder
 from mpirun import Teams
@@ -59,6 +60,7 @@ PROCESSES = {"mpiexec", "script", "forked", "freeing", "shim", "private_mount", 
 
 RUN = pytest.StashKey[Folder]()
 NO_FURTHER_USE = pytest.StashKey[bool]()
+GIVES_BACK = pytest.StashKey[GivesBack]()
 
 #: Cases that the fast half keeps of a test.
 FEW_CASES = 4
@@ -83,6 +85,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Choose the examples and the run's folder."""
     choose_examples(config)
+    config.stash[GIVES_BACK] = GivesBack()
     # Processes of pytest-xdist have parts of this folder.  A folder given by option is used as is.
     if config.option.basetemp is None and not hasattr(config, "workerinput"):
         folder = config.stash[RUN] = Folder(files=FOLDER)
@@ -196,11 +199,17 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # so that waiting does not count as a test's time
 def pytest_runtest_protocol(item, nextitem):
-    """Run one test of MPI at a time if their ranks would not fit side by side."""
-    if shares_little() and item.get_closest_marker("mpi"):
-        with one_at_a_time():
-            return (yield)
-    return (yield)
+    """Run one test of MPI at a time if their ranks would not fit side by side.
+
+    What a test has freed goes back to the system.
+    """
+    try:
+        if shares_little() and item.get_closest_marker("mpi"):
+            with one_at_a_time():
+                return (yield)
+        return (yield)
+    finally:
+        item.config.stash[GIVES_BACK].look()
 
 
 def close_others(before: set[int]) -> None:

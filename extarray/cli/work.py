@@ -141,18 +141,26 @@ def _request(text: str) -> tuple[Any, float]:
         "--grow", "AXIS", "an axis that will grow; may be repeated", type=axis_of, multiple=True
     ),
     option(
-        "--block-bytes", "BYTES", "maximum size of a chunk (default: 256 KiB)", default="256 KiB"
+        "--block-bytes",
+        "BYTES",
+        "maximum size of a chunk (default: 256 KiB; for HDF5 its chunk cache, 1 MiB)",
     ),
     choice(
         "--measure",
-        ("chunks", "bytes", "pages"),
-        "cost to minimize (default: chunks)",
-        default="chunks",
+        ("chunks", "bytes", "pages", "work"),
+        "cost to minimize (default: chunks; for HDF5 work)",
     ),
+    choice("--store", ("extarray", "hdf5"), "where the chunks will lie", default="extarray"),
     JSON,
 )
 def advise(
-    path: str, read: Any, grow: tuple[Any, ...], block_bytes: str, measure: str, as_json: bool
+    path: str,
+    read: Any,
+    grow: tuple[Any, ...],
+    block_bytes: str | None,
+    measure: str | None,
+    store: str,
+    as_json: bool,
 ) -> None:
     """Print the advice for the array as it is now."""
     import extarray as xa
@@ -160,7 +168,7 @@ def advise(
     with opened(path) as a, wrong_calls():
         axes = [as_axis(name, a.ndim, a) for name in grow]
         access = read or [(("plane", j), 1) for j in range(a.ndim)]
-        advice = xa.advise_chunks(a.shape, a.dtype, access, axes, block_bytes, measure)
+        advice = xa.advise_chunks(a.shape, a.dtype, access, axes, block_bytes, measure, store=store)
         present = a.chunks
     if as_json:
         print_json(

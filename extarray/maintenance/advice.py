@@ -3,6 +3,10 @@
 A request is a box of given extents that lies anywhere in the array with equal probability.  Its
 positions along different axes are independent, so the expected number of chunks it meets is a
 product over the axes.  The cost of several requests is the weighted mean.
+
+Arrays of ours read the elements of a request from the chunks that it meets.  HDF5 reads whole
+chunks, through a cache, and appends one index cheaply where the cache holds all chunks that await
+more.
 """
 
 from __future__ import annotations
@@ -31,7 +35,15 @@ if TYPE_CHECKING:
 __all__ = ["Advice", "Alternative", "advise_chunks"]
 
 _PAGE = 4096
-_MEASURES = ("chunks", "bytes", "pages")
+_MEASURES = ("chunks", "bytes", "pages", "work")
+_STORES = ("extarray", "hdf5")
+
+#: Bytes that HDF5 reads in the time that it takes to find a chunk and to ask for it.
+#: `benchmarks/hdf5_chunks.py` measures it.
+_OVERHEAD = 64 << 10
+
+#: Slots of HDF5's chunk cache by default; chunks in the same slot evict each other.
+_SLOTS = 521
 
 
 class Alternative(NamedTuple):
@@ -57,9 +69,9 @@ class Advice(tuple[int, ...]):  # noqa: SLOT001 -- a tuple of any length has no 
     Attributes
     ----------
     cost : float
-        Expected number of chunks that a request reads (or of bytes, or pages).
+        Expected number of chunks that a request reads (or of bytes, pages, or bytes of work).
     alternatives : tuple of Alternative
-        Smaller chunks, and what `extarray.create` chooses, by rising cost.
+        Smaller chunks and, for arrays of ours, what `extarray.create` chooses, by rising cost.
     explanation : str
         The same in words.
     """
@@ -89,10 +101,15 @@ def advise_chunks(
     dtype: DTypeLike = float,
     access: Any = (),
     grow: SupportsIndex | Sequence[SupportsIndex] = (),
-    block_bytes: int | str = "256 KiB",
-    measure: Literal["chunks", "bytes", "pages"] | str = "chunks",
+    block_bytes: int | str | None = None,
+    measure: Literal["chunks", "bytes", "pages", "work"] | str | None = None,
+    *,
+    store: Literal["extarray", "hdf5"] | str = "extarray",
+    chunk_cache: int | str = "1 MiB",
 ) -> Advice:
     """Return the chunk shape for which the expected requests read the fewest chunks.
+
+    For HDF5 it is the shape for which they take the least work.
 
     Parameters
     ----------
@@ -102,13 +119,22 @@ def advise_chunks(
     access : sequence of (request, weight), or AccessLog
         What is read, and in which proportions.  A request gives the extent along each axis (None
         for the whole axis), or is ``("plane", axis)``: one index of that axis and all of the
-        others.  Requests lie anywhere, with equal probability.
+        others.  Requests lie anywhere, with equal probability.  ``("append", axis)`` writes one
+        index behind the others, along an axis that grows.
     grow : int or sequence of int
         Axes that will grow.
-    block_bytes : int or str
-        Largest size of a chunk in bytes, or a text such as ``"256 KiB"``.
-    measure : {"chunks", "bytes", "pages"}
-        What to minimize: chunks, the bytes of these chunks, or their pages of 4096 bytes.
+    block_bytes : int or str, optional
+        Largest size of a chunk in bytes, or a text such as ``"256 KiB"``, the default.  For HDF5 it
+        is `chunk_cache`, by default and at most.
+    measure : {"chunks", "bytes", "pages", "work"}, optional
+        What to minimize: chunks, the default; the bytes of these chunks; their pages of 4096 bytes;
+        or, the default for HDF5, their bytes and 64 KiB more for each chunk, since the library
+        takes about as long to find one.
+    store : {"extarray", "hdf5"}
+        Where the chunks will lie.
+    chunk_cache : int or str
+        HDF5's cache for the chunks of a dataset (``rdcc_nbytes``).  The default is that of HDF5
+        before 2.0; 2.0 has 8 MiB.
 
     Returns
     -------
@@ -132,6 +158,11 @@ def advise_chunks(
     elements (the ghost region): the search multiplies the cost by allocated over used space, for
     the present length of the axis or the longest request, whichever is larger.
 
+    HDF5 reads and writes whole chunks if its cache has room for one.  An append along axis j meets
+    n chunks across the other axes.  If the cache holds all of them (up to 521, its slots), they are
+    written once in ``c_j`` appends.  Otherwise each append writes n chunks, and all but the first
+    of ``c_j`` appends read them before.
+
     Up to some ten thousand rows along the last axis, every shape is tried.  Beyond that the search
     samples shapes, then moves from the best to better neighbours.  Among shapes of equal cost, the
     one with the fewest pages wins, then the one that wastes the least space.
@@ -149,30 +180,48 @@ def advise_chunks(
     ((5, 19, 171), 77.0)
     >>> xa.create(None, (0, 512, 512), chunks=best).chunks
     (5, 19, 171)
+
+    An image a day, read as series of one place as often as it is appended:
+
+    >>> xa.advise_chunks((365, 128, 128), "f4", access=[((365, 1, 1), 1), (("append", 0), 1)],
+    ...                  store="hdf5")
+    (16, 8, 128)
     """
     extents = check_shape(shape)
     itemsize = check_dtype(dtype).itemsize
-    limit = parse_bytes(block_bytes) // itemsize
+    check_choice(store, "store", _STORES)
+    cache = parse_bytes(chunk_cache) if store == "hdf5" else None
+    if block_bytes is None:
+        block_bytes = "256 KiB" if cache is None else cache
+    bounds = {"chunk_cache": cache, "block_bytes": parse_bytes(block_bytes)}
+    given = {name: most for name, most in bounds.items() if most is not None}
+    name, most = min(given.items(), key=operator.itemgetter(1))
+    limit = most // itemsize
     if limit < 1:
         raise ArgumentError(
-            f"block_bytes of {block_bytes!r} is less than one element of {itemsize} bytes; give "
-            f"{itemsize} or more"
+            f"{name} of {most!r} is less than one element of {itemsize} bytes; give {itemsize} or "
+            "more"
         )
+    if measure is None:
+        measure = "chunks" if cache is None else "work"
     check_choice(measure, "measure", _MEASURES)
     growing = _axes(grow, len(extents))
-    requests, weights = _requests(access, extents, growing)
-    problem = _Problem(extents, itemsize, requests, weights, growing, measure)
+    kinds = _requests(access, extents, growing)
+    problem = _Problem(extents, itemsize, kinds, growing | kinds.appended, measure, cache)
     if not extents:
         return Advice((), problem.cost(()), (), "an array without axes has one chunk")
     best = problem.solve(limit)
     alternatives = []
+    # HDF5 reads whole chunks, so the best ones may be far smaller than the limit.
+    largest = limit if cache is None else math.prod(best)
     for part in (2, 4):
-        if limit // part:
-            smaller = problem.solve(limit // part)
-            reason = f"chunks of at most {format_bytes(limit // part * itemsize)}"
+        if largest // part:
+            smaller = problem.solve(largest // part)
+            reason = f"chunks of at most {format_bytes(largest // part * itemsize)}"
             alternatives.append(Alternative(smaller, problem.cost(smaller), reason))
-    usual = choose_chunks(extents, itemsize)
-    alternatives.append(Alternative(usual, problem.cost(usual), "what create chooses"))
+    if cache is None:
+        usual = choose_chunks(extents, itemsize)
+        alternatives.append(Alternative(usual, problem.cost(usual), "what create chooses"))
     others = {other.chunks: other for other in reversed(alternatives) if other.chunks != best}
     ranked = tuple(sorted(others.values(), key=lambda other: other.cost))
     return Advice(best, problem.cost(best), ranked, problem.explain(best))
@@ -192,10 +241,28 @@ def _axes(grow: Any, ndim: int) -> frozenset[int]:
     return frozenset(as_axis(axis, ndim) for axis in axes)
 
 
-def _requests(
-    access: Any, shape: tuple[int, ...], growing: frozenset[int]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the extents of the requests, one row each, and their weights, which sum to 1."""
+@dataclass
+class _Kinds:
+    """Kinds of requests and their weights, which sum to 1."""
+
+    #: Extents, a row each.
+    extents: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    #: Axes of those that append one index; -1 for those that read.
+    along: list[int]
+
+    @property
+    def appended(self) -> frozenset[int]:
+        """Axes that grow by appends."""
+        return frozenset(self.along) - {-1}
+
+    def only(self, i: int) -> _Kinds:
+        """Return one kind alone."""
+        return _Kinds(self.extents[i : i + 1], np.ones(1), self.along[i : i + 1])
+
+
+def _requests(access: Any, shape: tuple[int, ...], growing: frozenset[int]) -> _Kinds:
+    """Return the kinds of requests."""
     try:
         pairs = list(getattr(access, "access", access))
     except TypeError:
@@ -207,7 +274,10 @@ def _requests(
             "access is empty; give pairs such as ((1, 5, 4), 0.7), or a log of record_access "
             "that has recorded reads"
         )
-    rows, weights = [], []
+    rows: list[list[int]] = []
+    weights: list[float] = []
+    along = [_appended(pair, len(shape)) for pair in pairs]
+    growing = growing.union(along)
     for pair in pairs:
         try:
             request, weight = pair
@@ -222,13 +292,26 @@ def _requests(
     total = sum(weights)
     if not (min(weights) >= 0 and 0 < total < math.inf):
         raise ArgumentError(f"weights must be positive numbers, not {weights}")
-    return np.array(rows, np.int64).reshape(len(rows), len(shape)), np.array(weights) / total
+    extents = np.array(rows, np.int64).reshape(len(rows), len(shape))
+    return _Kinds(extents, np.array(weights) / total, along)
+
+
+def _appended(pair: Any, ndim: int) -> int:
+    """Return the axis along which a (request, weight) pair appends, or -1."""
+    match pair:
+        case (["append", axis], _):
+            return as_axis(axis, ndim)
+    return -1
+
+
+#: Requests for one index of an axis and the whole of the others.
+_ACROSS = (("plane",), ["plane"], ("append",), ["append"])
 
 
 def _extents(request: Any, shape: tuple[int, ...], growing: frozenset[int]) -> list[int]:
     # An empty axis counts as one index.
     whole = [max(n, 1) for n in shape]
-    if isinstance(request, (tuple, list)) and request[:1] in (("plane",), ["plane"]):
+    if isinstance(request, (tuple, list)) and request[:1] in _ACROSS:
         _, axis = request
         whole[as_axis(axis, len(shape))] = 1
         return whole
@@ -286,18 +369,29 @@ class _Problem:
 
     shape: tuple[int, ...]
     itemsize: int
-    requests: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    kinds: _Kinds
     growing: frozenset[int]
     measure: str
+    #: Size of HDF5's chunk cache; None for arrays of ours.
+    cache: int | None
+
+    def __post_init__(self) -> None:
+        along = np.array(self.kinds.along, int)
+        # Appends to arrays of ours cost as much as reads of the same elements.
+        self.read_weights = np.where((along >= 0) & (self.cache is not None), 0, self.kinds.weights)
+        self.appends = [
+            (j, weight)
+            for j, weight in zip(self.kinds.along, self.kinds.weights.tolist(), strict=True)
+            if j >= 0 and self.cache is not None
+        ]
 
     def met(self, j: int, chunks: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the mean numbers of chunks along an axis, (requests, extents of chunks)."""
         extent = max(self.shape[j], 1)
         if j in self.growing:
-            return 1 + (self.requests[:, j, np.newaxis] - 1) / chunks
+            return 1 + (self.kinds.extents[:, j, np.newaxis] - 1) / chunks
         # Few extents are distinct, and equal ones cost the same.
-        kinds, which = np.unique(self.requests[:, j], return_inverse=True)
+        kinds, which = np.unique(self.kinds.extents[:, j], return_inverse=True)
         rows = [_chunks_met(extent, int(r), np.minimum(chunks, extent)) for r in kinds]
         return np.array(rows)[which.reshape(-1)]
 
@@ -305,7 +399,7 @@ class _Problem:
         """Return the mean ratio of allocated to used space along a growing axis."""
         if j not in self.growing:
             return np.ones(len(chunks))
-        horizon = max(self.shape[j], int(self.requests[:, j].max()))
+        horizon = max(self.shape[j], int(self.kinds.extents[:, j].max()))
         return 1 + (chunks - 1) / (2 * horizon)
 
     def size(self, elements: Any) -> Any:
@@ -313,14 +407,39 @@ class _Problem:
         if self.measure == "chunks":
             return np.ones_like(elements, float)
         nbytes = elements * self.itemsize
-        return nbytes if self.measure == "bytes" else -(-nbytes // _PAGE)
+        if self.measure == "pages":
+            return -(-nbytes // _PAGE)
+        return nbytes + (_OVERHEAD if self.measure == "work" else 0)
+
+    def appended(self, chunks: Sequence[Any]) -> Any:
+        """Return the mean number of chunks that appends read and write through HDF5's cache.
+
+        A chunk in the cache takes no input or output, but about as much work to find; where work is
+        measured, such a chunk counts as a part of one.
+        """
+        result: Any = 0.0
+        elements = math.prod(chunks)
+        for j, weight in self.appends:
+            # Floats: the product may exceed 63 bits.
+            across = math.prod(
+                -(-max(n, 1) // c) * 1.0
+                for i, (n, c) in enumerate(zip(self.shape, chunks, strict=True))
+                if i != j
+            )
+            stay = (across <= _SLOTS) & (across * elements * self.itemsize <= self.cache)
+            moved = np.where(stay, 1 / chunks[j], 2 - 1 / chunks[j])
+            if self.measure == "work":
+                size = elements * self.itemsize
+                moved = (moved * size + _OVERHEAD) / (size + _OVERHEAD)
+            result = result + weight * across * moved
+        return result
 
     def cost(self, chunks: tuple[int, ...]) -> float:
         """Return the expected number of chunks (or bytes, or pages) that a request reads."""
-        met = self.weights.copy()
+        met = self.read_weights.copy()
         for j, c in enumerate(chunks):
             met *= self.met(j, np.array([c]))[:, 0]
-        return float(met.sum() * self.size(np.array(math.prod(chunks))))
+        return float((met.sum() + self.appended(chunks)) * self.size(np.array(math.prod(chunks))))
 
     def rest(
         self, head: tuple[int, ...], last: NDArray[np.int64]
@@ -383,9 +502,10 @@ class _Problem:
             if n == 0:
                 continue
             chosen = list(zip(firsts, place, strict=True))
-            row = self.weights * math.prod(met[:, i] for (met, _), i in chosen)
+            row = self.read_weights * math.prod(met[:, i] for (met, _), i in chosen)
             factor = math.prod(waste[i] for (_, waste), i in chosen)
-            costs = (row @ met_last[:, :n]) * waste_last[:n] * factor
+            met = row @ met_last[:, :n] + self.appended((*head, last[:n]))
+            costs = met * waste_last[:n] * factor
             costs = costs * self.size(last[:n] * elements)
             low = costs.min()
             if low > best[0] * (1 + 1e-11):
@@ -414,7 +534,7 @@ class _Problem:
             if length <= along or (all_rows and length <= limits.advice_rows):
                 result.append(np.arange(1, length + 1))
                 continue
-            values = {1, length, *np.unique(self.requests[:, j]).tolist()[:along]}
+            values = {1, length, *np.unique(self.kinds.extents[:, j]).tolist()[:along]}
             values.update(int(v) for v in np.geomspace(1, length, along // 2))
             n = max(self.shape[j], 1)
             # Equal parts of the axis leave no small last chunk.
@@ -438,25 +558,38 @@ class _Problem:
                 return best[1]
             chunks = best[1]
 
+    def told(self, chunks: tuple[int, ...]) -> str:
+        """Return the cost of a request in words."""
+        cost = self.cost(chunks)
+        if self.measure != "work":
+            return f"reads {cost:.4g} {self.measure}"
+        each = format_bytes(_OVERHEAD)
+        return f"costs as much as reading {format_bytes(round(cost))} (of it {each} for each chunk)"
+
     def explain(self, chunks: tuple[int, ...]) -> str:
         """Return the reasons for a shape as text."""
         grid = grid_of([max(n, 1) for n in self.shape], chunks)
         nbytes = math.prod(chunks) * self.itemsize
         lines = [f"chunks of {chunks}, {format_bytes(nbytes)} each, in a grid of {grid}"]
-        lines.append(f"a request reads {self.cost(chunks):.4g} {self.measure} on average")
-        order = np.argsort(-self.weights, kind="stable")
+        lines.append(f"a request {self.told(chunks)} on average")
+        order = np.argsort(-self.kinds.weights, kind="stable")
         for i in order[:8]:
-            request = tuple(int(n) for n in self.requests[i])
             alone = _Problem(
                 self.shape,
                 self.itemsize,
-                self.requests[i : i + 1],
-                np.ones(1),
+                self.kinds.only(i),
                 self.growing,
                 self.measure,
+                self.cache,
             )
-            share = float(self.weights[i])
-            lines.append(f"  {request}: {alone.cost(chunks):.4g} ({share:.0%} of the requests)")
+            j = self.kinds.along[i]
+            request = (
+                f"append along axis {j}" if j >= 0 else str(tuple(self.kinds.extents[i].tolist()))
+            )
+            share = float(self.kinds.weights[i])
+            cost = alone.cost(chunks)
+            amount = format_bytes(round(cost)) if self.measure == "work" else f"{cost:.4g}"
+            lines.append(f"  {request}: {amount} ({share:.0%} of the requests)")
         if len(order) > 8:
             lines.append(f"  and {len(order) - 8} more kinds of requests")
         for j in sorted(self.growing):

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import zlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +27,7 @@ import numpy as np
 from extarray._core._history import record_at
 from extarray.codecs.codec import Codec
 from extarray.common.arguments import NOT_GIVEN, check_flag, check_progress
+from extarray.common.config import config
 from extarray.common.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -36,9 +39,11 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.hints import hint
+from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.progress import Progress
 from extarray.common.system import name_nameless, open_nameless, problem_of_name, remove, sync_file
+from extarray.common.threads import ThreadPool
 from extarray.fetched.paths import local_or_remote, refuse_writing
 from extarray.format.archive import (
     ATTRS_NAME,
@@ -333,23 +338,28 @@ class _Packing:
 
     def _copy(self, now: Present, was: Snapshot, stop: int, to: int) -> int:
         """Copy bytes of chunks, keep holes as holes, and return the CRC-32 of all bytes."""
-        crc = at = 0
-        piece = memoryview(bytearray(_PIECE))
-        for first, last in now.written(stop):
-            crc = crc_of_zeros(first - at, crc)
-            self._progress.add(first - at)
-            while first < last:
-                # End pieces where large folios of the page cache end.
-                some = piece[: min(_PIECE - (to + first) % _PIECE, last - first)]
-                if now.read_into(some, first) < len(some):
-                    raise truncated(now)
-                crc = zlib.crc32(some, crc)
-                self._file.write(some, to + first)
-                first += len(some)
-                self._progress.add(len(some))
-            at = last
+        at = 0
+        pieces = itertools.cycle([memoryview(bytearray(_PIECE)) for _ in range(2)])
+        helps = config.threads > 1 and stop >= 2 * limits.share_bytes
+        with ThreadPool(1 if helps else 0) as pool:
+            crc = _RunningCRC(pool)
+            for first, last in now.written(stop):
+                crc.add_zeros(first - at)
+                self._progress.add(first - at)
+                while first < last:
+                    # End pieces where large folios of the page cache end.
+                    size = min(_PIECE - (to + first) % _PIECE, last - first)
+                    some = next(pieces)[:size]
+                    if now.read_into(some, first) < len(some):
+                        raise truncated(now)
+                    crc.add(some)
+                    self._file.write(some, to + first)
+                    first += len(some)
+                    self._progress.add(len(some))
+                at = last
+            crc.add_zeros(stop - at)
         self._check_cuts(now, was)
-        return crc_of_zeros(stop - at, crc)
+        return crc.value
 
     def _check_cuts(self, now: Present, was: Snapshot) -> None:
         """Raise if chunks may have been copied as holes that a cut has made."""
@@ -359,6 +369,29 @@ class _Packing:
                 f"elements of '{now.path}' were cut off while it was packed; refresh() and pack "
                 "it again",
             )
+
+
+class _RunningCRC:
+    """The CRC-32 of bytes that follow each other, counted beside reads and writes.
+
+    A piece must stay as it is until the next one has been added.
+    """
+
+    def __init__(self, pool: ThreadPool) -> None:
+        self.value = 0
+        self._pool = pool
+
+    def add(self, piece: memoryview) -> None:
+        self._take(self._pool.rest())
+        self._take(self._pool.call(partial(zlib.crc32, piece, self.value)))
+
+    def add_zeros(self, n: int) -> None:
+        self._take(self._pool.rest())
+        self.value = crc_of_zeros(n, self.value)
+
+    def _take(self, found: list[int]) -> None:
+        for value in found:
+            self.value = value
 
 
 def _codec_of(header: Header) -> Codec | None:

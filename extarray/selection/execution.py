@@ -6,6 +6,7 @@ The tables of a part, and its block if elements are cast, fit in half of ``confi
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -15,10 +16,14 @@ from extarray._core._array import check_depth
 from extarray.common.config import config
 from extarray.common.errors import ArgumentTypeError, ShapeError
 from extarray.common.formatting import shape_text
+from extarray.common.limits import limits
+from extarray.common.threads import run_together
 from extarray.selection.masks import Mask
 from extarray.streaming.blocks import Source, hold, load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
 
     from extarray.grid.tiles import Box
@@ -154,14 +159,20 @@ def _run(array: Target, query: Query, values: Any, write: bool, direct: bool) ->
     tables = query.table_bytes(chunks)
     blocks = 0 if direct else query.size * _block_bytes(values, dtype)
     share = min(config.max_memory // 2 / max(tables + blocks, 1), query.share(chunks))
+    threads = 1
     if array._is_mapped and any(isinstance(factor, Mask) for factor in query.factors):
-        share = min(share, _CACHED / tables)
+        cached = _CACHED / tables
+        if cached < share:
+            share = cached
+            threads = _worth_threads(query, dtype.itemsize, share, chunks, _CACHED + share * blocks)
     if share < 1:
-        is_split = False
-        for part, piece in query.split(share, chunks, tables > blocks):
-            is_split = True
-            _run(array, piece, _part_of(values, part, query, len(dtype.shape)), write, direct)
-        if is_split:
+        parts = query.split(share, chunks, tables > blocks or threads > 1)
+
+        def move(part: tuple[slice, ...], piece: Query) -> None:
+            own = _part_of(values, part, query, len(dtype.shape))
+            _run(array, piece, own, write, direct)
+
+        if _run_parts(move, parts, threads):
             return
     query = query.ready()
     if direct:
@@ -174,6 +185,48 @@ def _run(array: Target, query: Query, values: Any, write: bool, direct: bool) ->
     else:
         array._move(query, block, False)
         np.copyto(values, block, casting="same_kind")
+
+
+def _worth_threads(
+    query: Query, itemsize: int, share: float, chunks: tuple[int, ...], part_bytes: float
+) -> int:
+    """Return how many threads a query is worth that is cut into shares of itself."""
+    size = query.size * itemsize
+    # The core divides large parts among threads.  Parts of a mask have no element in common;
+    # those of a list may, and then the last value has to stay.
+    largest = max(query.factors, key=lambda factor: factor.table_bytes(chunks))
+    if size * share >= 2 * limits.share_bytes or not isinstance(largest, Mask):
+        return 1
+    room = int(config.max_memory // 2 / part_bytes)
+    most: int = config.threads
+    return max(1, min(most, room, size // limits.share_bytes))
+
+
+def _run_parts(
+    move: Callable[[tuple[slice, ...], Query], None],
+    parts: Iterator[tuple[tuple[slice, ...], Query]],
+    threads: int,
+) -> bool:
+    """Move the parts of a query, on several threads; return whether there are any."""
+    taking = threading.Lock()
+    is_over = n_parts = 0
+
+    def work() -> None:
+        nonlocal n_parts
+        while not is_over:
+            with taking:
+                taken = next(parts, None)
+                n_parts += taken is not None
+            if taken is None:
+                return
+            move(*taken)
+
+    def stop() -> None:
+        nonlocal is_over
+        is_over = 1
+
+    run_together([work] * threads, stop)
+    return n_parts > 0
 
 
 def _part_of(values: Any, part: tuple[slice, ...], query: Query, n_inner: int) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
@@ -15,6 +16,8 @@ import numpy as np
 from extarray._core._lists import true_places
 from extarray.common.config import config
 from extarray.common.errors import SelectionError
+from extarray.common.limits import limits
+from extarray.common.threads import run_together
 from extarray.grid.tiles import tiles
 from extarray.selection.factors import PART_BYTES, POINT_BYTES, share_of_list, split_extent
 from extarray.streaming.blocks import Source, hold, load, read_exactly
@@ -268,12 +271,33 @@ def _selected(
     if size <= config.max_memory // 2:
         if not isinstance(mask, np.ndarray):
             mask, box, is_copy = _copy(mask, box), _from_zero(box), True
-        places = true_places(mask[box], size // _RARE)
+        places = _true_places(mask[box], size // _RARE)
         if places is not None:
             return Places(axis, start, dim, _shape(box), places)
         if not is_copy:
             mask, box, is_copy = _copy(mask, box), _from_zero(box), True
     return Mask(axis, start, dim, mask, box, _count_true(mask, box), is_copy)
+
+
+def _true_places(mask: NDArray[np.bool_], most: int) -> NDArray[np.int64] | None:
+    """Do `true_places` on as many threads as the mask justifies."""
+    rows = len(mask)
+    n = min(config.threads, mask.size // limits.share_bytes, rows)
+    if n <= 1:
+        return true_places(mask, most)
+    edges = [rows * i // n for i in range(n + 1)]
+    parts: list[NDArray[np.int64] | None] = [None] * n
+
+    def find(i: int) -> None:
+        parts[i] = true_places(mask[edges[i] : edges[i + 1]], most)
+
+    run_together([partial(find, i) for i in range(n)])
+    found = [part for part in parts if part is not None]
+    if len(found) < n or sum(map(len, found)) > most:
+        return None
+    for first, part in zip(edges, found, strict=False):
+        part += first * (mask.size // rows)
+    return np.concatenate(found)
 
 
 def _count_true(mask: NDArray[np.bool_] | Source, box: Box) -> int:

@@ -1037,6 +1037,9 @@ class TestWork:
         assert tuple(found["chunks"]) == tuple(advice)
         assert found["cost"] == advice.cost
         assert done("advise", path, *words).startswith(advice.explanation)
+        found = json.loads(done("advise", path, *words, "--store", "hdf5", "--json"))
+        access = [((None, 1, 1), 10), ((1, None, None), 1)]
+        assert found["cost"] == xa.advise_chunks((40, 8, 8), "u2", access, 0, store="hdf5").cost
 
     def test_bench_says_which_direction_is_better(self, tmp_path, run):
         found = run("bench", tmp_path, "--size", "4 KiB", "--repeat", "1")

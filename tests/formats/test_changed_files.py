@@ -29,8 +29,11 @@ def watched(shim, tmp_path):
 
 
 JOBS = {
-    "HDF5": ["HDF5, written back", "HDF5, resized", "HDF5, made anew", "HDF5, overwritten"],
-    "netCDF": ["netCDF, written back", "netCDF, grown", "netCDF, made anew", "netCDF, added"],
+    # In parts: processes of a run take one each.
+    "HDF5": ["HDF5, written back", "HDF5, resized"],
+    "HDF5 anew": ["HDF5, made anew", "HDF5, overwritten"],
+    "netCDF": ["netCDF, written back", "netCDF, grown"],
+    "netCDF anew": ["netCDF, made anew", "netCDF, added"],
     "netCDF 3": ["netCDF 3, grown", "netCDF 3, added", "netCDF, overwritten"],
     "others": ["HDF5, added", "MATLAB 7.3, added", "MATLAB 7.3, overwritten", "npz, added"],
     "Zarr": ["MATLAB 5, overwritten", "Zarr, overwritten", "Zarr, added"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import pickle
@@ -190,11 +191,145 @@ def test_large_arrays():
         ({"grow": "x"}, xa.ArgumentTypeError, "axes"),
         ({"block_bytes": 7}, xa.ArgumentError, "8 or more"),
         ({"measure": "seconds"}, xa.ArgumentError, "pages"),
+        ({"store": "hdf4"}, xa.ArgumentError, "hdf5"),
+        ({"store": "hdf5", "chunk_cache": 7}, xa.ArgumentError, "chunk_cache of 7.*8 or"),
+        ({"access": [(("append", 2), 1)]}, xa.AxisError, "out of bounds"),
     ],
 )
 def test_what_is_not_possible(arguments, error, message):
     with pytest.raises(error, match=message):
         xa.advise_chunks((4, 6), "f8", **{"access": [((1, 1), 1)], **arguments})
+
+
+# -- HDF5 ----------------------------------------------------------------------------------------
+
+
+class Counted(io.BytesIO):
+    """A file of HDF5 that counts the bytes that move in pieces of a chunk's size."""
+
+    size = -1
+    moved = 0
+
+    def _count(self, data):
+        nbytes = memoryview(data).nbytes
+        self.moved += nbytes * (nbytes == self.size)
+
+    def readinto(self, buffer):
+        self._count(buffer)
+        return super().readinto(buffer)
+
+    def write(self, data):
+        self._count(data)
+        return super().write(data)
+
+
+class HDF5:
+    """Datasets in given chunks, through a cache of a given size.
+
+    Elements have 97 bytes: nothing else that HDF5 reads or writes is as long as some of them.
+    """
+
+    def __init__(self, chunks, cache):
+        self.h5py = pytest.importorskip("h5py")
+        self.chunks, self.cache = chunks, cache
+
+    def open(self, raw):
+        raw.size = 97 * math.prod(self.chunks)
+        return self.h5py.File(raw, "a", rdcc_nbytes=self.cache, rdcc_nslots=521)
+
+    def create(self, file, shape):
+        return file.create_dataset("d", shape, "S97", chunks=self.chunks, maxshape=(None,) * 3)
+
+    def read(self, shape, request, growing):
+        """Return the mean number of bytes that a request reads, over all its places."""
+        # Along an axis without an end, places repeat after a chunk.
+        long = [
+            r + c - 1 if j in growing else n
+            for j, (n, r, c) in enumerate(zip(shape, request, self.chunks, strict=True))
+        ]
+        raw = Counted()
+        with self.open(raw) as file:
+            self.create(file, long)[...] = b"x"
+        raw.moved = count = 0
+        with self.open(raw) as file:
+            places = [range(n - r + 1) for n, r in zip(long, request, strict=True)]
+            for first in itertools.product(*places):
+                # A dataset that is opened anew has an empty cache.
+                file["d"][tuple(slice(a, a + r) for a, r in zip(first, request, strict=True))]
+                count += 1
+        return raw.moved / count
+
+    def append(self, shape, axis):
+        """Return the mean number of bytes that an append moves, over three rows of chunks."""
+        empty = [0 if j == axis else n for j, n in enumerate(shape)]
+        raw = Counted()
+        times = 3 * self.chunks[axis]
+        with self.open(raw) as file:
+            dataset = self.create(file, empty)
+            for i in range(times):
+                dataset.resize(i + 1, axis)
+                dataset[(slice(None),) * axis + (i,)] = b"x"
+        return raw.moved / times
+
+
+@pytest.mark.parametrize(
+    ("access", "limit", "cache"),
+    [
+        ([((4, 1, 1), 1)], 250, 500),
+        ([((3, 5, 2), 2), (("plane", 0), 1)], 250, 500),
+        ([((5, 8, 1), 1), ((1, 1, 9), 2)], 500, 200),
+        ([(("append", 0), 1)], 500, 500),
+        # Chunks that stay in the cache until they are complete, and chunks that do not.
+        ([(("append", 0), 1), ((6, 2, 1), 1)], 100, 500),
+        ([(("append", 0), 1), ((6, 2, 1), 30)], 100, 250),
+        ([(("append", 1), 1), ((2, 5, 3), 2), (("append", 1), 1)], 90, 400),
+        ([(("append", 2), 1), ((2, 5, 3), 20)], 120, 130),
+    ],
+)
+@pytest.mark.parametrize("measure", ["chunks", "work"])
+def test_hdf5_moves_as_much_as_the_advice_says(access, limit, cache, measure):
+    shape = (6, 8, 9)
+    limit, cache = 97 * limit, 97 * cache
+    best = xa.advise_chunks(
+        shape, "S97", access, (), limit, measure, store="hdf5", chunk_cache=cache
+    )
+    size = 97 * math.prod(best)
+    assert size <= min(limit, cache)
+    hdf5 = HDF5(tuple(best), cache)
+    growing = {request[1] for request, _ in access if request[0] == "append"}
+    cost = 0
+    for request, weight in access:
+        if request[0] == "append":
+            moved = hdf5.append(shape, request[1])
+            others = [-(-n // c) for n, c in zip(shape, best, strict=True)]
+            touched = math.prod(others[: request[1]] + others[request[1] + 1 :])
+        else:
+            whole = [1 if j == request[1] else n for j, n in enumerate(shape)]
+            moved = hdf5.read(shape, whole if request[0] == "plane" else request, growing)
+            touched = moved / size
+        cost += weight * (moved / size if measure == "chunks" else moved + 65536 * touched)
+    assert best.cost == pytest.approx(cost / sum(weight for _, weight in access))
+
+
+@pytest.mark.slow
+def test_chunks_of_hdf5():
+    # Rows alone: a chunk each.  Series as well: chunks as long as the cache holds a row of them.
+    assert xa.advise_chunks((0, 999), "f4", [(("append", 0), 1)], store="hdf5") == (1, 999)
+    access = [((100, 1), 1), (("append", 0), 10)]
+    best = xa.advise_chunks((0, 4096), "f4", access, store="hdf5", chunk_cache="256 KiB")
+    assert best[0] == 16
+    assert "append along axis 0" in best.explanation
+    assert "64.0 KiB for each chunk" in best.explanation
+    # No chunk is larger than the cache: HDF5 would not keep one.
+    whole = [((4_000_000,), 1)]
+    (large,) = xa.advise_chunks(4_000_000, "u1", whole, store="hdf5")
+    assert 1 << 19 < large <= 1 << 20
+    for sizes in ({"chunk_cache": 9999}, {"chunk_cache": 9999, "block_bytes": "4 MiB"}):
+        (large,) = xa.advise_chunks(4_000_000, "u1", whole, store="hdf5", **sizes)
+        assert 9000 < large <= 9999
+    # An append to an array of ours costs as much as the elements that it writes.
+    ours = xa.advise_chunks((20, 30), "u1", [(("append", 0), 1)], block_bytes=60)
+    assert ours == xa.advise_chunks((20, 30), "u1", [(("plane", 0), 1)], grow=0, block_bytes=60)
 
 
 # -- recorded reads ------------------------------------------------------------------------------

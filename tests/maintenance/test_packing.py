@@ -22,7 +22,9 @@ from systems import disk_bytes, needs_links, needs_posix
 
 import extarray as xa
 from extarray.common import system
+from extarray.common.limits import limits
 from extarray.format.archive import ALIGNMENT
+from extarray.maintenance import packing
 from extarray.maintenance.group_files import left_folders, remove_left_folders
 
 
@@ -473,3 +475,17 @@ def test_members_beyond_4_gib_are_found(tmp_path):
     with zipfile.ZipFile(tmp_path / "g.xap") as file:
         assert file.getinfo("z.xta").header_offset > 5 << 30
         assert zlib.crc32(file.read("z.xta")) == file.getinfo("z.xta").CRC
+
+
+def test_sums_are_made_beside_the_copy(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "share_bytes", 1000)
+    monkeypatch.setattr(packing, "_PIECE", 4096)
+    x = np.zeros((40, 30, 20))
+    x[3:9] = x[30:33] = np.random.default_rng(0).random((30, 20))
+    with xa.config.set(threads=2), xa.create(tmp_path / "a", x.shape, chunks=8, sparse=True) as a:
+        a[3:9], a[30:33] = x[3:9], x[30:33]
+        xa.pack(a, tmp_path / "a.xap")
+    with zipfile.ZipFile(tmp_path / "a.xap") as file:
+        assert file.testzip() is None
+    with xa.open(tmp_path / "a.xap") as packed:
+        np.testing.assert_array_equal(packed[...], x)

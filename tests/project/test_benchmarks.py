@@ -23,9 +23,11 @@ from benchmarks import (
     codecs,
     cold,
     compression,
+    cores,
     cube,
     formats,
     growing,
+    hdf5_chunks,
     hyperspectral,
     larger,
     paced,
@@ -64,6 +66,21 @@ def test_codecs_are_compared(capsys, monkeypatch):
     codecs.main(["--size", "4096", "--rounds", "1"])
     told = capsys.readouterr().out
     assert "| lz4 | " in told and "| zlib, level 1 | " in told and "| bit_unshuffle | " in told
+
+
+def test_cores(tmp_path, capsys):
+    cores.main(["--mib", "1", "--rounds", "1", "--folder", str(tmp_path)])
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) > 25
+    assert all(line.count("|") == 8 for line in told)
+
+
+def test_chunks_of_hdf5(tmp_path, capsys):
+    pytest.importorskip("h5py")
+    hdf5_chunks.main(["--edge", "40", "--requests", "1", "--folder", str(tmp_path)])
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 1 + len(hdf5_chunks.PATTERNS)
+    assert all(" of " in line for line in told[1:])
 
 
 def test_compare_runs_all_cases(tmp_path):

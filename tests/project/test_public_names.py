@@ -70,7 +70,7 @@ FUNCTIONS = {
     "unpack": "file path overwrite progress",
     "rechunk": "src path chunks axes order dtype max_memory workers in_place resume progress",
     "rechunk_plan": "src chunks source_chunks axes dtype max_memory",
-    "advise_chunks": "shape dtype access grow block_bytes",
+    "advise_chunks": "shape dtype access grow block_bytes measure store chunk_cache",
 }
 METHODS = {
     "read": "selection out order",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from giving_back import GivesBack
 from surroundings import KEPT, PREFIX, Folder
 
 LOOKS = """
@@ -129,3 +132,20 @@ sys.exit(3)
     lines = shown.splitlines()
     assert (status, lines[0], lines[1][-7:]) == (3, "True True True", "muchend")
     assert forked("import sys; print(sys.stdout.isatty())") == "False\n"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux tells what is in use")
+def test_garbage_goes_back_to_the_system():
+    gives = GivesBack()
+    gives.look()
+    gc.disable()
+    try:
+        before = gives.kept
+        cycle = [np.ones(20 << 20, "f8")]
+        cycle.append(cycle)
+        del cycle
+        assert gives.look()
+        assert gives.kept < before + (32 << 20)
+        assert not gives.look()
+    finally:
+        gc.enable()

@@ -14,6 +14,9 @@ from strategies import built, cases, fancy_selections, index_arrays, masks
 
 import extarray as xa
 from extarray._core._lists import in_bounds
+from extarray.common.limits import limits
+from extarray.common.threads import run_together
+from extarray.selection import execution
 
 pytestmark = pytest.mark.filterwarnings("ignore:Out of bound index found:DeprecationWarning")
 
@@ -223,6 +226,48 @@ def test_the_number_of_threads_makes_no_difference(factory, threads):
             array[mask] = 7
             expected[mask] = 7
             assert_same(array[...], expected)
+
+
+@pytest.mark.parametrize("fewer", [False, True])
+def test_parts_of_a_mask_on_threads(factory, monkeypatch, fewer):
+    monkeypatch.setattr(execution, "_CACHED", 2000)
+    monkeypatch.setattr(limits, "share_bytes", 4096)
+    numbers = []
+
+    def together(calls, stop):
+        numbers.append(len(calls))
+        run_together(calls, stop)
+
+    monkeypatch.setattr(execution, "run_together", together)
+    rng = np.random.default_rng(2)
+    shape = (5, 40, 30)
+    expected = sample("f4", shape)
+    mask, flat = rng.random(shape) < 0.7, rng.random(shape[1:]) < 0.7
+    with (
+        factory.array(shape, "f4", chunks=(4, 8, 8)) as array,
+        xa.config.set(threads=3, **({"max_memory": 9000} if fewer else {})),
+    ):
+        array[...] = expected
+        for index in (mask, (slice(None), flat), (slice(4, None, -1), flat), (2, flat)):
+            assert_same(array[index], expected[index].copy())
+            array[index] = expected[index] = sample("f4", expected[index].shape, 4)
+            assert_same(array[...], expected)
+            array[index] = expected[index] = sample("i2", expected[index].shape, 5)
+            assert_same(array[...], expected)
+        if array._is_mapped:
+            assert max(numbers) == (2 if fewer else 3)
+
+
+@pytest.mark.parametrize("density", [0, 0.01, 0.06, 0.065, 0.9, 1])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_true_places_are_found_on_threads(memory, monkeypatch, density, order):
+    monkeypatch.setattr(limits, "share_bytes", 1000)
+    x = sample("i4", (7, 30, 20))
+    mask = np.asarray(np.random.default_rng(0).random(x.shape) < density, order=order)
+    with memory.array(x.shape, "i4", chunks=8) as array, xa.config.set(threads=3):
+        array[...] = x
+        assert_same(array[mask], x[mask])
+        assert_same(array[mask[:, 0, 0]], x[mask[:, 0, 0]])
 
 
 # -- masks that are arrays of ours ---------------------------------------------------------------

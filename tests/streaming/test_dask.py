@@ -211,10 +211,10 @@ def test_results_that_do_not_fit(filled):
 
 @pytest.mark.slow
 def test_a_result_larger_than_memory_goes_into_an_array(tmp_path):
-    shape = (2**20, 2**8)
-    with xa.create(tmp_path / "large", shape, "u1", chunks=(2**14, 2**8), sparse=True) as array:
+    shape = (2**17, 2**8)
+    with xa.create(tmp_path / "large", shape, "u1", chunks=(2**11, 2**8), sparse=True) as array:
         with xa.config.set(max_result=1000):
-            array += da.ones(shape, dtype="u1", chunks=(2**18, -1))
+            array += da.ones(shape, dtype="u1", chunks=(2**15, -1))
         assert array[-1, -1] == 1
 
 

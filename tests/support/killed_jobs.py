@@ -523,13 +523,13 @@ JOBS = {
         frozen_or_not(True, True), move_over, frozen_moved_over, REPLACED
     ),
     "move frozen chunks over another": Job(
-        frozen_or_not(False, True), move_over, frozen_moved_over, REPLACED
+        frozen_or_not(False, True), move_over, frozen_moved_over, REPLACED, 3
     ),
     "move over frozen chunks": Job(
-        frozen_or_not(True, False), move_over, frozen_moved_over, {"new.xmd", "new.xta"}
+        frozen_or_not(True, False), move_over, frozen_moved_over, {"new.xmd", "new.xta"}, 3
     ),
     "remove with frozen chunks": Job(
-        lambda f: make_frozen(f / "a", OLD), remove, frozen_removed, set()
+        lambda f: make_frozen(f / "a", OLD), remove, frozen_removed, set(), 3
     ),
     "create over frozen chunks": Job(
         lambda f: make_frozen(f / "a", OLD), create_over, frozen_replaced, A

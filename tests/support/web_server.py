@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import socket
@@ -72,6 +73,7 @@ class WebServer:
         self._now = 0
         self._tags: dict[str, tuple[bytes, str]] = {}
         self._free = 0.0
+        self._open: set[socket.socket] = set()
         self.ended = threading.Event()
         outer = self
 
@@ -81,6 +83,16 @@ class WebServer:
         class Server(ThreadingHTTPServer):
             daemon_threads = True
             request_queue_size = 64
+
+            def process_request(self, request, client_address):
+                """Remember the connection: clients keep it open for further requests."""
+                outer._open.add(request)
+                super().process_request(request, client_address)
+
+            def shutdown_request(self, request):
+                """Forget the connection."""
+                outer._open.discard(request)
+                super().shutdown_request(request)
 
             def handle_error(self, request, client_address):
                 """Say nothing of clients that leave."""
@@ -102,6 +114,10 @@ class WebServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        # A thread waits at each connection for a minute, and keeps the objects in memory.
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def url(self, name: str = "") -> str:
         scheme = "http" if self.certificate is None else "https"
