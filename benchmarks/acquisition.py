@@ -175,8 +175,12 @@ class HDF5(Sink):
 
         self.file = h5py.File(self.path, "w", libver="latest", locking=False, **self.cache)
         self.set = self.file.create_dataset(
-            "a", (0, *job.frame), np.uint16, chunks=job.chunks, maxshape=(None, *job.frame)
+            "a", (0, *job.frame), np.uint16, chunks=self.grid, maxshape=(None, *job.frame)
         )
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        return self.job.chunks
 
     def append(self, i: int, frame: np.ndarray) -> None:
         self.set.resize(i + 1, axis=0)

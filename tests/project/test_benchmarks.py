@@ -28,6 +28,7 @@ from benchmarks import (
     growing,
     hyperspectral,
     larger,
+    paced,
     rechunk,
     remote,
     remote_peers,
@@ -387,6 +388,25 @@ def test_acquisition_tells_latencies_and_what_is_missing(tmp_path, capsys):
         else:
             assert len(rounds[0]) == 20, name
     assert "Appends by milliseconds" in capsys.readouterr().out
+    assert [*tmp_path.iterdir()] == [figures]
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_paced_camera_tells_what_is_late(tmp_path, capsys, monkeypatch):
+    figures = tmp_path / "figures.json"
+    only = ["pwrite to a plain file", "extarray, steady", "h5py, a chunk a frame"]
+    monkeypatch.setattr(paced, "SAMPLE", 8 << 20)
+    assert paced.measure(os.fspath(tmp_path)) > 0
+    paced.main(
+        ["--speed", "40", "--minutes", "0.01", "--mib", "1", "--only", *only]
+        + ["--folder", os.fspath(tmp_path), "--json", os.fspath(figures)]
+    )
+    found = json.loads(figures.read_text())
+    assert [*found] == only
+    for name, (appends,) in found.items():
+        assert len(appends) == 19 or isinstance(appends, dict), name
+    assert "0.8 of the disk's 40 MiB/s" in capsys.readouterr().out
     assert [*tmp_path.iterdir()] == [figures]
 
 
