@@ -41,6 +41,7 @@ from extarray.formats.registry import file_formats, format_of
 from extarray.formats.transfer import Format, Source, runs
 from extarray.formats.whole import WholeSource
 from extarray.storage.filesystem import File
+from extarray.view import packed
 from extarray.view.encoding import Choice, choices_of
 
 __all__ = ["ForeignExhibit", "ForeignFile", "foreign_file"]
@@ -300,12 +301,13 @@ class ForeignFile:
             self._opened.add(opened)
             return opened
 
-    def code(self, name: str, dtype: np.dtype[Any]) -> list[str]:
-        """Return lines of Python that open an array as ``a``."""
+    def code(self, name: str, dtype: np.dtype[Any], unpacked: bool) -> list[str]:
+        """Return lines of Python that open an array as ``a``; see `ForeignExhibit.code`."""
         file, part = os.path.abspath(self.file), self._parts.get(name)
-        if self.form.code is not None and dtype.kind in "biufc":
+        if self.form.code is not None and dtype.kind in "biufc" and not unpacked:
             return self.form.code(file, part)
         form, arguments = self.form.name, repr(file) + (f", {part!r}" if part else "")
+        arguments += ", mask_and_scale=True" if unpacked else ""
         function = f"from_{form.replace('-', '_')}"
         if hasattr(extarray, function):
             return ["import extarray as xa", "", f"a = xa.{function}({arguments})"]
@@ -344,6 +346,7 @@ class _Opened:
             self.nbytes = math.prod(self.shape) * self.itemsize
             self.dims, self.coords, self.attrs = given.dims, given.coords, dict(given.attrs)
             self.fill_value = np.asarray(given.fill_value, self.dtype)[()]
+            self.packing = packed.needed(given.packing, self.fill_value)
             self.origin = (0,) * self.ndim
             self.stored = source.stored
             if source.sequential is not None:
@@ -688,7 +691,7 @@ class ForeignExhibit:
 
     def choices(self) -> list[Choice]:
         """Return the parts of an element that can be shown."""
-        return choices_of(self.array.dtype)
+        return choices_of(self.array.dtype, self.array.packing)
 
     def attrs(self) -> dict[str, Any]:
         """Return the attributes."""
@@ -699,9 +702,9 @@ class ForeignExhibit:
         text: str = self.array.disk()
         return text
 
-    def code(self) -> list[str]:
-        """Return lines of Python that open the array as ``a``."""
-        return self._file.code(self._name, self.array.dtype)
+    def code(self, unpacked: bool = False) -> list[str]:
+        """Return lines of Python that open the array as ``a``, or that make it of the values."""
+        return self._file.code(self._name, self.array.dtype, unpacked)
 
     def coordinate(self, dim: str) -> Coordinate | None:
         """Return the coordinate along an axis that the file attaches to the array."""
@@ -711,4 +714,4 @@ class ForeignExhibit:
             found = next((each for each in several if each.dims == (dim,)), None)
         if found is None or found.dims != (dim,) or found.values.ndim != 1:
             return None
-        return attached(dim, found.values, found.attrs)
+        return attached(dim, packed.unpacked(found.values, found.attrs), found.attrs)

@@ -519,7 +519,7 @@ class Picture(Handler):
             if rows is not None and rows.axis == columns.axis:
                 raise ArgumentError("rows and columns are the same axis; give two axes")
             choice, part = self.choice(exhibit), self.part()
-            fill = choice.of(array.fill_value)
+            fill = choice.fill_of(array.fill_value)
             level = self.integer("level", -1)
             mixed = self.mixed(array, (columns.axis, -1 if rows is None else rows.axis))
             keys = partial(keys_of, part=part, fill=fill)
@@ -606,7 +606,7 @@ class Profile(Handler):
             span = Span(axis, 0, shape[axis], self.integer("pixels", 1024))
             check_span(span, shape)
             choice, part = self.choice(exhibit), self.part()
-            fill = choice.of(array.fill_value)
+            fill = choice.fill_of(array.fill_value)
             facts = {"axis": axis, "whole": True, "more": False}
             if self.integer("whole", 0):
                 keys = partial(keys_of, part=part, fill=fill)
@@ -631,17 +631,16 @@ class Value(Handler):
         def read(exhibit: _Exhibit) -> dict[str, Any]:
             array = exhibit.shown
             at = self.place(array)
-            element = array[tuple(at)]
             choice = self.choice(exhibit)
-            others = [text_of(choice.of(array[tuple(one)])) for one in self.mixed(array)]
+            others = [text_of(choice.value(array, one)) for one in self.mixed(array)]
             coordinates = self.site.gallery.coordinates(self.name(), exhibit)
             return {
-                "value": text_of(choice.of(element)),
+                "value": text_of(choice.value(array, at)),
                 "labels": [
                     "" if c is None else c.texts([i])[0]
                     for c, i in zip(coordinates, at, strict=True)
                 ],
-                "record": text_of(element) if choice.steps else "",
+                "record": text_of(array[tuple(at)]) if choice.steps or choice.packing else "",
                 "values": others or None,
                 "channels": self.channel_names(coordinates) if others else None,
             }

@@ -24,6 +24,7 @@ from extarray.format.suffixes import METADATA, all_names, split_name, without_su
 from extarray.maintenance.group_files import InFolder, is_in_the_making
 from extarray.maintenance.group_index import names_in_group
 from extarray.storage.filesystem import has_files, walk_folders
+from extarray.view import packed
 from extarray.view.encoding import Choice, choices_of
 
 __all__ = ["Arrays", "Exhibit"]
@@ -83,7 +84,9 @@ class Exhibit:
 
     def choices(self) -> list[Choice]:
         """Return the parts of an element that can be shown."""
-        return choices_of(self.array.dtype)
+        array = self.array
+        packing = packed.of_attrs(self.attrs(), array.dtype, array.fill_value)
+        return choices_of(array.dtype, packing)
 
     def attrs(self) -> dict[str, Any]:
         """Return the attributes."""
@@ -94,8 +97,8 @@ class Exhibit:
         """Return the bytes that the array takes on the disk, as text."""
         return format_disk(info)
 
-    def code(self) -> list[str]:
-        """Return lines of Python that open the array as ``a``."""
+    def code(self, unpacked: bool = False) -> list[str]:
+        """Return lines of Python that open the array as ``a``; its packing has one scale."""
         path = self.array.path
         text = os.path.abspath(path) if isinstance(path, Path) else str(path)
         split = "" if self.shown is self.array else ".lazy.split()"

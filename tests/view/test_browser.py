@@ -849,6 +849,37 @@ def test_code_that_reads_what_is_shown(page):
     until(lambda: page.text("code").endswith("a[:, :]['when']"))
 
 
+@pytest.mark.parametrize(
+    ("attrs", "offset"),
+    [
+        ({"scale_factor": 0.1, "add_offset": 5.0, "_FillValue": 7, "units": "K"}, 5),
+        ({"_Unsigned": "true", "scale_factor": 0.1}, 0),
+    ],
+)
+def test_packed_numbers_and_code_that_unpacks_them(browser, tmp_path, attrs, offset):
+    stored = np.arange(-6, 6, dtype="i1").reshape(3, 4)
+    xa.from_array(stored, tmp_path / "x", attrs=attrs).close()
+    with Server(tmp_path / "x", "--no-browser") as server:
+        page = Page(browser, server.url)
+        numbers = stored.view("u1") if "_Unsigned" in attrs else stored
+        value = numbers.astype("f4") * np.float32(0.1) + np.float32(offset)
+        page.sees("value", str(value[1, 2]))
+        page.sees("facts", "float32 stored as int8")
+        until(lambda: "shown" in page.text("code"))
+        made = {}
+        exec(page.text("code"), made)
+        made["a"].close()
+        if "_FillValue" in attrs:
+            value[stored == 7] = np.nan
+        np.testing.assert_array_equal(made["shown"], value)
+        page.js(
+            "const s = document.getElementById('field'); s.value = '1';"
+            "s.dispatchEvent(new Event('change'))"
+        )
+        until(lambda: page.text("value") == str(stored[1, 2]))
+        until(lambda: page.text("code").endswith("shown = a[:, :]"))
+
+
 def test_a_link_opens_the_same_view(page, server):
     page.keys("]", "]")
     for _ in range(3):

@@ -164,6 +164,58 @@ def test_labels_come_from_the_file(tmp_path):
         assert (labels[0], labels[2]) == (None, None)
 
 
+@pytest.fixture
+def packed(tmp_path):
+    """Write a netCDF file of packed numbers."""
+    netcdf = pytest.importorskip("netCDF4")
+    with netcdf.Dataset(tmp_path / "x.nc", "w") as f:
+        f.set_auto_maskandscale(False)
+        f.createDimension("lat", 3)
+        f.createDimension("lon", 4)
+        scaled = f.createVariable("scaled", "i2", ("lat", "lon"), fill_value=-9)
+        scaled.setncatts({"scale_factor": 0.01, "add_offset": 273.15})
+        unsigned = f.createVariable("unsigned", "i1", ("lat", "lon"))
+        unsigned.setncatts({"_Unsigned": "true"})
+        gaps = f.createVariable("gaps", "f4", ("lat", "lon"))
+        gaps.setncatts({"missing_value": np.float32(-9)})
+        plain = f.createVariable("plain", "i2", ("lat", "lon"), fill_value=-9)
+        for each in (scaled, unsigned, gaps, plain):
+            each.set_auto_maskandscale(False)
+            each[:] = np.arange(-10, 2).reshape(3, 4)
+        lat = f.createVariable("lat", "i2", ("lat",))
+        lat.setncatts({"scale_factor": 0.5, "units": "degrees_north"})
+        lat.set_auto_maskandscale(False)
+        lat[:] = [20, 21, 22]
+    return tmp_path / "x.nc"
+
+
+@pytest.mark.parametrize("name", ["scaled", "unsigned", "gaps"])
+def test_packed_numbers_are_the_values_that_xarray_shows(packed, name):
+    xarray = pytest.importorskip("xarray")
+    own = packed.with_name("own")
+    xa.from_netcdf(packed, name, path=own).close()
+    for path in (f"{packed}:/{name}", own):
+        with only(path, 2) as (gallery, shown, exhibit):
+            value, stored = exhibit.choices()
+            array = exhibit.array
+            with xarray.open_dataset(packed) as dataset:
+                wanted = dataset[name].values
+            for index in [(slice(None), slice(None)), (2, slice(1, 4, 2)), (0, 2)]:
+                found = value.read(array, index)
+                np.testing.assert_allclose(found, wanted[index], rtol=1e-6)
+            np.testing.assert_equal(value.value(array, (0, 2)), found[()])
+            assert stored.value(array, (0, 1)) == -9
+            labels = [choice["label"] for choice in gallery.describe(shown, exhibit)["choices"]]
+            assert labels == ["", "stored"]
+
+
+def test_a_fill_value_alone_packs_nothing(packed):
+    with only(f"{packed}:/plain", 2) as (gallery, name, exhibit):
+        (choice,) = exhibit.choices()
+        assert choice.dtype == np.int16
+        assert gallery.coordinates(name, exhibit)[0].texts([1]) == ["10.5"]
+
+
 @needs_replaced_open_files
 def test_a_file_that_is_written_again_is_opened_again(tmp_path):
     write_npy(tmp_path / "x.npy")

@@ -125,6 +125,7 @@ async function buildAll(reset) {
 /** The data type, short. */
 function kindOf(info) {
   const { choices } = info;
+  if (choices[0].packing) return `${choices[0].dtype} stored as ${info.dtype}`;
   return choices[0].label ? `records of ${choices.length} values` : info.dtype;
 }
 

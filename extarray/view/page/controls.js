@@ -12,7 +12,7 @@ import { parse } from "./text.js";
 export function buildFields() {
   const { choices } = state.info;
   const options = (texts) => texts.map((text, i) => new Option(text, i));
-  $("field").replaceChildren(...options(choices.map((one) => `${one.label} · ${one.dtype}`)));
+  $("field").replaceChildren(...options(choices.map((one) => `${one.label || "value"} · ${one.dtype}`)));
   $("field").value = state.field;
   $("fieldrow").hidden = choices.length < 2 && !choices[0].label;
   const { parts } = choice();
