@@ -357,19 +357,25 @@ class _Opened:
                 self._whole = None
             self._source = source
             self._stack = stack.pop_all()
+        self._safe: _Gatherer | None = None
+        self.is_mapped = source.mapped or source.plain is not None
+        self._view = source.plain or source.read  # of a mapped file
         pieces = given.chunks
-        if self._whole is not None or source.mapped:
+        if self._whole is not None or self.is_mapped:
             pieces = None
         self._since = time.monotonic()
         self._fastest = -1  # the axis along which elements of a mapped file lie close together
-        if source.mapped and self.ndim and self.nbytes:
-            strides = source.read(tuple(slice(0, min(2, n)) for n in self.shape)).strides
-            self._fastest = min(range(self.ndim), key=lambda axis: strides[axis])
+        if self.is_mapped and self.ndim and self.nbytes:
+            first = self._view(tuple(slice(0, min(2, n)) for n in self.shape))
+            self._fastest = min(range(self.ndim), key=lambda axis: first.strides[axis])
+            self._gatherer(first)  # by its name the file may be another later
         self.chunks = self._pieces(pieces)
         self._stored_chunks = given.chunks or self.shape
         self.is_folder = os.path.isdir(where)  # not a file
-        self.is_mapped = source.mapped
-        self._safe: _Gatherer | None = None
+        #: Files of a store that are there as long as the array is; else its folder.
+        inner = os.path.join(where, str(part or ""))
+        metadata = [os.path.join(inner, each) for each in _ZARR]
+        self._proofs = [each for each in metadata if os.path.exists(each)] or [where]
         self._size = None if self.is_folder else os.stat(where).st_size
 
     def _read_all(self, source: Source) -> NDArray[Any]:
@@ -466,7 +472,7 @@ class _Opened:
             box = tuple(slice(s.start, s.stop) for s in steps)
             with self._use():
                 every = tuple(slice(None, None, s.step) for s in steps)
-                self._copy(part_of(self._source.read(box), every), out)
+                self._copy(part_of(self._view(box), every), out)
             return out
         touched = [self._touched(r, c) for r, c in zip(ranges, self.chunks, strict=True)]
         if self.is_folder:
@@ -506,30 +512,53 @@ class _Opened:
             self._check_length()
             with of_library(self._file.file, self._file.form.title):
                 values = np.array(self._source.read(box))
+            if self.is_folder:
+                self._check_folder()
             _KEPT.put(self, index, values)
             return values
 
     def _copy(self, part: NDArray[Any], out: NDArray[Any]) -> None:
         """Copy elements of a mapped file by calls: a load behind its end would end the process."""
+        found, convert = self._gatherer(part), self._source.convert
+        if found is None:
+            self._check_length()
+            out[...] = part if convert is None else convert(part)
+            return
+        gatherer, base = found
+        place = base.offset + _address(part) - _address(base)
+        target = out if part.dtype == out.dtype else np.empty(out.shape, part.dtype)
+        with of_library(self._file.file, self._file.form.title):
+            gatherer.gather(part, place, target)
+        if convert is not None:
+            out[...] = convert(target)
+
+    def _gatherer(self, part: NDArray[Any]) -> tuple[_Gatherer, Any] | None:
+        """Return the reader of a mapped file, and the mapping; None: elements are in memory."""
         base: Any = part
         while base is not None and not isinstance(base, np.memmap):
             base = getattr(base, "base", None)
-        if base is None or part.dtype != self.dtype or base.filename is None:
-            self._check_length()
-            out[...] = part
-            return
-        if self._safe is None or self._safe.where != os.fspath(base.filename):
+        is_converted = part.dtype != self.dtype and self._source.convert is None
+        if base is None or is_converted or base.filename is None:
+            return None
+        where = os.fspath(base.filename)
+        if self._safe is None or self._safe.where != where:
             if self._safe is not None:
                 self._safe.close()
-            self._safe = _Gatherer(os.fspath(base.filename))
-        place = base.offset + _address(part) - _address(base)
-        with of_library(self._file.file, self._file.form.title):
-            self._safe.gather(part, place, out)
+            self._safe = _Gatherer(where)
+        return self._safe, base
 
     def _check_length(self) -> None:
         """Refuse a file that has become shorter, whose elements may be gone."""
-        if self._size is not None and os.stat(self._file.file).st_size < self._size:
-            raise ClosedError(f"the file {self._file.file!r} has become shorter")
+        if self._size is None:
+            return
+        with contextlib.suppress(FileNotFoundError):  # a deleted file is open, and has its elements
+            if os.stat(self._file.file).st_size < self._size:
+                raise ClosedError(f"the file {self._file.file!r} has become shorter")
+
+    def _check_folder(self) -> None:
+        """Refuse a store that is gone, whose pieces would be read as if never written."""
+        if not any(map(os.path.exists, self._proofs)):
+            raise MissingError(errno.ENOENT, "the array was deleted or moved", self._file.file)
 
     def _forget_stale(self) -> None:
         """Forget pieces of a folder whose files may have been written in the meantime."""

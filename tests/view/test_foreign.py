@@ -231,13 +231,51 @@ def test_a_file_that_is_written_again_is_opened_again(tmp_path):
         assert exhibit.array[2, 3] == 11
 
 
+def write_unsigned(path):
+    pytest.importorskip("astropy.io.fits").writeto(path, UNSIGNED)
+
+
+def write_big_endian(path):
+    pytest.importorskip("tifffile").imwrite(path, UNSIGNED, byteorder=">")
+
+
+UNSIGNED = np.arange(60_000, 62_000, dtype="u2").reshape(5, 20, 20)
+MAPPED = {"x.npy": write_npy, "x.fits": write_unsigned, "x.tif": write_big_endian}
+
+
+@pytest.mark.parametrize("file", ["x.fits", "x.tif"])
+def test_mapped_elements_that_are_converted(tmp_path, file):
+    MAPPED[file](tmp_path / file)
+    with only(tmp_path / file) as (_, _, exhibit):
+        for index in [(4, slice(None), 7), (slice(0, 5, 3), slice(3, 20, 4), slice(19)), (1, 2, 3)]:
+            np.testing.assert_array_equal(exhibit.array[index], UNSIGNED[index])
+
+
 @needs_replaced_open_files
-def test_a_file_that_becomes_shorter_is_an_error_and_no_crash(tmp_path):
-    write_npy(tmp_path / "x.npy")
-    with only(tmp_path / "x.npy") as (_, _, exhibit):
-        os.truncate(tmp_path / "x.npy", 200)
+@pytest.mark.parametrize("file", MAPPED)
+def test_a_file_that_becomes_shorter_is_an_error_and_no_crash(tmp_path, file):
+    MAPPED[file](tmp_path / file)
+    with only(tmp_path / file) as (_, _, exhibit):
+        os.truncate(tmp_path / file, 200)
         with pytest.raises(xa.ClosedError, match="shorter"):
             exhibit.array[4, :, 5]
+
+
+@needs_replaced_open_files
+@pytest.mark.parametrize("file", ["x.npy", "x.h5", "x.nc", "x.tif", "x.fits"])
+def test_a_deleted_file_still_has_its_elements(tmp_path, file):
+    WRITERS[file](tmp_path / file)
+    with only(tmp_path / file) as (_, _, exhibit):
+        os.remove(tmp_path / file)
+        np.testing.assert_array_equal(exhibit.array[3, :, 7], DATA[3, :, 7])
+
+
+def test_a_deleted_store_is_an_error_and_not_zero(tmp_path):
+    write_zarr(tmp_path / "x.zarr")
+    with only(tmp_path / "x.zarr") as (_, _, exhibit):
+        shutil.rmtree(tmp_path / "x.zarr" / "deep")
+        with pytest.raises(xa.MissingError, match="deleted or moved"):
+            exhibit.array[3, :, 7]
 
 
 @contextlib.contextmanager
