@@ -36,7 +36,7 @@ from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
 from extarray.formats.description import Description
 from extarray.formats.elements import part_of
-from extarray.formats.files import of_library
+from extarray.formats.files import of_library, without_lock
 from extarray.formats.registry import file_formats, format_of
 from extarray.formats.transfer import Format, Source, runs
 from extarray.formats.whole import WholeSource
@@ -87,6 +87,16 @@ def foreign_file(text: str) -> ForeignFile | None:
     if any(os.path.exists(os.path.join(file, name)) for name in _ZARR):
         found = found or file_formats()["zarr"]
     return None if found is None else ForeignFile(file, found, within)
+
+
+@contextlib.contextmanager
+def _unlocked() -> Iterator[None]:
+    """Open files without locks, which would keep writers out."""
+    token = without_lock.set(True)
+    try:
+        yield
+    finally:
+        without_lock.reset(token)
 
 
 class _Kept:
@@ -226,12 +236,13 @@ class ForeignFile:
         self._groups, self._entries = {}, {}
         names: list[str] | None = None
         if self.form.outline is not None:
-            with self.form.outline(self.file) as outline:
+            with _unlocked(), self.form.outline(self.file) as outline:
                 names, groups = outline.names, outline.groups
                 self._groups = {name: dict(attrs) for name, attrs in groups.items()}
                 self._describe(outline)
         elif self.form.names is not None:
-            names = self.form.names(self.file)
+            with _unlocked():
+                names = self.form.names(self.file)
         if names is None:
             self._parts = {os.path.basename(self.file.rstrip("/\\")): None}
             return
@@ -339,7 +350,8 @@ class _Opened:
         self.is_closed = False
         where, title = file.file, file.form.title
         with contextlib.ExitStack() as stack:
-            source: Source = stack.enter_context(file.form.source(where, part))
+            with _unlocked():
+                source: Source = stack.enter_context(file.form.source(where, part))
             given: Description = source.description
             self.shape, self.dtype = tuple(given.shape), np.dtype(given.dtype)
             self.ndim, self.itemsize = len(self.shape), self.dtype.itemsize

@@ -68,16 +68,35 @@ def serve(
     -----
     Only this machine can connect, and only with the token from the address.  Arrays are open for
     reading; writes of others appear as they happen.
+
+    HDF5's lock would keep writers out of the files on show, so they are read without it.  If the
+    program has loaded netCDF4 before, that keeps its lock, unless ``HDF5_USE_FILE_LOCKING`` says
+    otherwise.
     """
     if not 0 <= port < 1 << 16:
         raise ArgumentError(
             f"port {port} is out of range; give 1 to {(1 << 16) - 1}, or 0 for any free port"
         )
-    gallery = Gallery(*paths)
+    with _without_locks():
+        gallery = Gallery(*paths)
+        try:
+            asyncio.run(_serve(gallery, port, browser, say))
+        finally:
+            gallery.close()
+
+
+@contextlib.contextmanager
+def _without_locks() -> Iterator[None]:
+    """Keep libraries of HDF5 that are loaded meanwhile from locking files."""
+    name = "HDF5_USE_FILE_LOCKING"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "FALSE"
     try:
-        asyncio.run(_serve(gallery, port, browser, say))
+        yield
     finally:
-        gallery.close()
+        os.environ.pop(name, None)
 
 
 async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str], object]) -> None:

@@ -343,6 +343,26 @@ def test_a_file_that_a_process_writes_in_swmr_mode(tmp_path):
     assert writer.returncode == 0
 
 
+CHANGE = """
+import sys, h5py
+with h5py.File(sys.argv[1], "r+") as f:
+    f["more"] = [1, 2]
+"""
+
+
+@pytest.mark.process
+def test_others_can_write_a_file_on_show(tmp_path, script):
+    h5py = pytest.importorskip("h5py")  # loaded before, with its locks
+    write_hdf5(tmp_path / "x.h5")
+    with only(tmp_path / "x.h5") as (_, _, exhibit):
+        exhibit.array[0, 0, 0]
+        script(CHANGE, tmp_path / "x.h5")
+    # This process has the file open with its lock.
+    with h5py.File(tmp_path / "x.h5") as f, only(tmp_path / "x.h5") as (_, _, exhibit):
+        assert list(f) == ["more", "run 1"]
+        assert exhibit.array[2, 3, 4] == DATA[2, 3, 4]
+
+
 def test_the_tree_follows_a_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(exhibits, "_LOOK", 0)
     monkeypatch.setattr(exhibits, "_SHARE", 0)
