@@ -35,6 +35,7 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.common.formatting import text_of
+from extarray.common.limits import limits
 from extarray.view.connections import Connections
 from extarray.view.encoding import PARTS, Choice, encode, keys_of, pack
 from extarray.view.exhibits import Gallery
@@ -93,6 +94,7 @@ _LOOK_AGAIN = 1.0  # the same after a look that failed
 _NUMBER = re.compile(r"^\[Errno \d+\] ")
 _MOST_CHANNELS = 8
 _MOST_TEXTS = 1 << 13  # in a table
+_MOST_CELLS = 1 << 18  # of a growth map
 _LONGEST = 10_000.0  # milliseconds that a page may allow for a picture
 
 
@@ -507,7 +509,7 @@ class Picture(Handler):
 
     async def get(self) -> None:
         clock = time.perf_counter()
-        allowed = min(float(self.integer("ms", 100)), _LONGEST) / 1000
+        allowed = min(self.integer("ms", 100), _LONGEST) / 1000
         known = self.integer("have", -1)
 
         def read(exhibit: _Exhibit) -> bytes | None:
@@ -524,15 +526,16 @@ class Picture(Handler):
             mixed = self.mixed(array, (columns.axis, -1 if rows is None else rows.axis))
             keys = partial(keys_of, part=part, fill=fill)
             places = None
-            if self.integer("whole", 0) and self.integer("ends", 0) and rows is None and not mixed:
+            is_whole = self.integer("whole", 0) and can_be_whole(array, rows, columns, choice)
+            if is_whole and self.integer("ends", 0) and rows is None and not mixed:
                 line = read_line_ends(array, at, columns, choice, keys, self.is_wanted)
                 plane = Plane(line.values[None], 0, (1, columns.step(0)), True)
                 places = line.places.astype("<f8")
-            elif self.integer("whole", 0) and self.integer("together", 0) and mixed:
+            elif is_whole and self.integer("together", 0) and mixed:
                 plane = read_extremes(
                     array, mixed[0], rows, columns, choice, keys, self.is_wanted, mixed[1:]
                 )
-            elif self.integer("whole", 0):
+            elif is_whole:
                 plane = read_each(
                     mixed or [at],
                     lambda at, _: read_extremes(
@@ -608,7 +611,7 @@ class Profile(Handler):
             choice, part = self.choice(exhibit), self.part()
             fill = choice.fill_of(array.fill_value)
             facts = {"axis": axis, "whole": True, "more": False}
-            if self.integer("whole", 0):
+            if self.integer("whole", 0) and can_be_whole(array, None, span, choice):
                 keys = partial(keys_of, part=part, fill=fill)
                 line = read_line_ends(array, at, span, choice, keys, self.is_wanted)
                 encoded = encode(line.values, part, fill)
@@ -701,10 +704,13 @@ class Texts(Handler):
             at, choice = self.place(array), self.choice(exhibit)
             rows = self.box_span("rows", array.shape)
             columns = self.box_span("columns", array.shape)
-            assert rows is not None
+            if rows is None:
+                raise ArgumentError("give an axis as rows")
             count = rows.count(0) * (1 if columns is None else columns.count(0))
             if count > _MOST_TEXTS:
                 raise ArgumentError(f"{count} elements; a table has up to {_MOST_TEXTS}")
+            if count * choice.dtype.itemsize > limits.plane_bytes:
+                raise ArgumentError("the texts are too long for a table; read them in Python")
             if columns is None:  # an array of one axis
                 values = read_box(array, at, None, rows, choice, self.is_wanted).T
             else:
@@ -776,6 +782,9 @@ class Growth(Handler):
                 raise BoundsError(f"no chunk {chunk} in the grid {list(grid)}")
             columns = self.chunks("columns", grid)
             rows = self.chunks("rows", grid) if self.get_argument("rows", "") else None
+            cells = len(columns[1]) * (1 if rows is None else len(rows[1]))
+            if cells > _MOST_CELLS:
+                raise ArgumentError(f"{cells} cells; a growth map has up to {_MOST_CELLS}")
             facts, blocks = growth_map(array, names_of(shown), chunk, rows, columns, split)
             return pack(facts, *blocks)
 

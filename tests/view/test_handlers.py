@@ -29,6 +29,7 @@ from tornado.websocket import websocket_connect
 
 from extarray.common.limits import limits
 from extarray.plot import segments
+from extarray.view import handlers
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
 
@@ -97,6 +98,11 @@ class Case(AsyncHTTPTestCase):
         self.data = make_arrays(self.folder / "arrays")
         self.followers = []
         super().setUp()
+
+    def patch(self, where, name, value):
+        patch = pytest.MonkeyPatch()
+        self.addCleanup(patch.undo)
+        patch.setattr(where, name, value)
 
     def tearDown(self):
         for follower in self.followers:
@@ -497,6 +503,16 @@ class TestWhatIsServed(Case):
         )
         assert "frozen" not in [block[0] for block in head["blocks"]]
 
+    def test_no_more_is_read_than_the_page_shows(self):
+        """Whoever asks for all elements of a large plane gets some."""
+        where = {"rows": "1,0,50,10", "columns": "2,0,70,10"}
+        self.patch(limits, "whole_pages", 1)
+        for query in ({}, {"together": 1, "colours": 0, "channels": "0,1"}):
+            head, _ = self.numbers("plane", name="scene", at="0,0,0", whole=1, **where, **query)
+            assert not head["whole"] and not head["more"]
+        head, _ = self.numbers("profile", name="scene", at="0,0,0", axis=2, pixels=10, whole=1)
+        assert not head["whole"] and not head["more"]
+
     def test_the_growth_map_is_laid_out(self):
         """Rectangles cover the cells of a segment, lines part cells, and bounds cut them."""
         head, body = self.numbers(
@@ -539,6 +555,10 @@ class TestWhatIsServed(Case):
     def test_calls_that_make_no_sense(self):
         plane = {"name": "scene", "at": "0,0,0", "rows": "1,0,50,50", "columns": "2,0,70,70"}
         profile = {"name": "scene", "at": "0,0,0", "axis": 0}
+        cells = {"rows": "1,0,4,99", "columns": "2,0,5,99"}
+        xa.from_array(np.zeros(4, "U3000"), self.folder / "arrays" / "long").close()
+        self.patch(handlers, "_MOST_CELLS", 4 * 5 - 1)
+        self.patch(limits, "plane_bytes", 1 << 14)
         cases = [
             ("plane", {**plane, "at": "0,0"}, 409),
             ("plane", {**plane, "at": "6,0,0"}, 409),
@@ -558,6 +578,9 @@ class TestWhatIsServed(Case):
             ("value", {"name": "empty", "at": "0,0"}, 409),
             ("labels", {"name": "scene", "axis": 9, "indices": "0"}, 400),
             ("growth", {"name": "scene", "chunk": "9,0,0", "columns": "2,0,1,1"}, 409),
+            ("growth", {"name": "scene", "chunk": "0,0,0", **cells}, 400),
+            ("texts", {"name": "scene", "at": "0,0,0", "columns": "2,0,4"}, 400),
+            ("texts", {"name": "long", "at": "0", "rows": "0,0,4"}, 400),
             ("array", {"name": "broken"}, 422),
         ]
         for what, query, code in cases:
@@ -576,10 +599,40 @@ CALLS = {
     "profile": {"name": "scene", "at": "0,0,0", "axis": "0"},
     "value": {"name": "scene", "at": "0,0,0"},
     "labels": {"name": "scene", "axis": "0", "indices": "0,1"},
+    "coordinates": {"name": "scene", "axis": "0", "start": "0", "stop": "6", "most": "9"},
+    "texts": {"name": "scene", "at": "0,0,0", "rows": "1,0,5", "columns": "2,0,5"},
+    "box": {"name": "scene", "at": "0,0,0", "rows": "1,0,5", "columns": "2,0,5", "format": "csv"},
     "growth": {"name": "scene", "chunk": "0,0,0", "rows": "1,0,1,1", "columns": "2,0,1,1"},
 }
-WORDS = ["", "x", "-1", "9" * 30, "1e9", "nan", "0,0", ",", "1,,2", "0x1", "\u0663", "1.5", "1_0"]
-WORDS += [" 1", "\0", "a" * 3000, "null", "[0]", "0,0,0,0,0", "\ud7ff", "%00", "0;1", "true"]
+WORDS = [
+    "",
+    "x",
+    "-1",
+    "9" * 30,
+    "9" * 999,
+    "1e9",
+    "nan",
+    "0,0",
+    ",",
+    "1,,2",
+    "0x1",
+    "\u0663",
+    "1.5",
+    "1_0",
+]
+WORDS += [
+    " 1",
+    "9" * 999,
+    "\0",
+    "a" * 3000,
+    "null",
+    "[0]",
+    "0,0,0,0,0",
+    "\ud7ff",
+    "%00",
+    "0;1",
+    "true",
+]
 
 
 class TestWhatIsDrawn(Case):
