@@ -604,35 +604,9 @@ CALLS = {
     "box": {"name": "scene", "at": "0,0,0", "rows": "1,0,5", "columns": "2,0,5", "format": "csv"},
     "growth": {"name": "scene", "chunk": "0,0,0", "rows": "1,0,1,1", "columns": "2,0,1,1"},
 }
-WORDS = [
-    "",
-    "x",
-    "-1",
-    "9" * 30,
-    "9" * 999,
-    "1e9",
-    "nan",
-    "0,0",
-    ",",
-    "1,,2",
-    "0x1",
-    "\u0663",
-    "1.5",
-    "1_0",
-]
-WORDS += [
-    " 1",
-    "9" * 999,
-    "\0",
-    "a" * 3000,
-    "null",
-    "[0]",
-    "0,0,0,0,0",
-    "\ud7ff",
-    "%00",
-    "0;1",
-    "true",
-]
+WORDS = ["", "x", "-1", "9" * 30, "1e9", "nan", "0,0", ",", "1,,2", "0x1", "\u0663", "1.5", "1_0"]
+WORDS += [" 1", "\0", "a" * 3000, "null", "[0]", "0,0,0,0,0", "\ud7ff", "%00", "0;1", "true"]
+WORDS += ["9" * 999]
 
 
 class TestWhatIsDrawn(Case):
@@ -729,7 +703,7 @@ class TestWhatIsDrawn(Case):
         text = box("scene", "csv", **{**query, "rows": "1,3,9", "columns": "2,10,60"})
         lines = [line.split(",") for line in text.splitlines()]
         assert lines[0] == ["y", *map(str, range(10, 60))]
-        assert [line[0] for line in lines[1:]] == [f"{y:.7g}" for y in np.arange(3, 9) / 4]
+        assert [line[0] for line in lines[1:]] == [str(y) for y in np.arange(3, 9) / 4]
         got = np.array([line[1:] for line in lines[1:]], "f4")
         np.testing.assert_array_equal(got, self.data[2, 3:9, 10:60])
         assert box("scene", "csv", at="0,3,4", columns="0,0,2").splitlines()[:2] == [
@@ -746,6 +720,15 @@ class TestWhatIsDrawn(Case):
             "axis 1,axis 2,axis 0 1,axis 0 0",
             "0,1,13,1",
         ]
+        # Rounded coordinates would be those of other elements, and a text would lose its end.
+        east = 4_649_776.25 + np.arange(2) / 2
+        codes = np.array([b"word", b"x" * 500])
+        coords = {"east": {"dims": ["east"], "data": east.tolist()}}
+        self.make("codes", codes, dims=("east",), attrs={"coords": coords})
+        text = box("codes", "csv", at="0", columns="0,0,2")
+        assert text.splitlines()[1:] == ["4649776.25,word", f"4649776.75,{'x' * 500}"]
+        told = self.facts("labels", name="codes", axis=0, indices="0,1")
+        assert told["labels"] == ["4649776.25", "4649776.75"]
 
     def test_a_file_that_is_too_large_is_refused(self):
         where = {"name": "none", "at": "0,0", "rows": "0,0,300", "columns": "1,0,400"}
