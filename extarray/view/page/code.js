@@ -9,7 +9,7 @@ import { $, choice, extent, isMixed, state } from "./state.js";
 export function visiblePart() {
   const [rows, columns] = picture.extents;
   if (picture.fitting || !picture.view) return [0, rows, 0, columns];
-  const within = ([from, to], n) => [Math.max(0, Math.floor(from)), Math.min(n, Math.ceil(to))];
+  const within = ([from, to], n) => [Math.max(0, Math.floor(from + 1e-6)), Math.min(n, Math.ceil(to - 1e-6))];
   return [...within(picture.seen.rows, rows), ...within(picture.seen.columns, columns)];
 }
 
