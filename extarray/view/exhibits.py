@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import math
@@ -102,10 +103,14 @@ class Gallery:
         MissingError
             No array has the name.
         """
-        for label, place in self._places.items():
-            inner = _full_names(label, place).get(name)
-            if inner is not None:
-                return place, inner
+        for looks in (False, True):  # it may be newer than the latest look
+            for label, place in self._places.items():
+                if looks:
+                    with contextlib.suppress(ExtArrayError, OSError):
+                        place.check()
+                inner = _full_names(label, place).get(name)
+                if inner is not None:
+                    return place, inner
         raise MissingError(errno.ENOENT, "no array of this name", name)
 
     def tree(self, known: int | None = None) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import resources
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -172,6 +172,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
     def initialize(self, site: Site) -> None:
         self.site = site
         self.is_gone = False
+        self.stream = self.request.connection.stream
 
     def set_default_headers(self) -> None:
         self.clear_header("Server")
@@ -193,7 +194,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
             shown = self.authorization().encode("utf-8", "replace")
             if not hmac.compare_digest(shown, wanted.encode()):
                 raise web.HTTPError(403, reason="No token")
-            self.site.connections.trust(self.request.connection.stream)
+            self.site.connections.trust(self.stream)
 
     def authorization(self) -> str:
         """Return the header that shows the token."""
@@ -202,7 +203,8 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
 
     def is_wanted(self) -> bool:
         """Tell whether somebody waits for the answer."""
-        return not (self.is_gone or self.site.ends.is_set())
+        # A connection that ends before its request is answered may tell the handler nothing.
+        return not (self.is_gone or self.stream.closed() or self.site.ends.is_set())
 
     def compute_etag(self) -> None:
         return None
@@ -323,6 +325,8 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         gallery = self.site.gallery
 
         def run() -> T:
+            if not self.is_wanted():
+                raise Abandoned
             with gallery.exhibit(name) as exhibit:
                 return function(exhibit)
 
@@ -331,15 +335,15 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
     async def on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
         """Run a function on a thread; map its errors to a status."""
         try:
-            future: Future[T] = pool.submit(function)
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(pool.submit(function))
         except (ExtArrayError, OSError) as error:
             status = next((n for kind, n in _STATUS.items() if isinstance(error, kind)), 422)
             self.set_status(status)
             self.write_error(status, exc_info=(type(error), error, None))
-            raise web.Finish from None
         except Abandoned:
-            raise web.Finish from None
+            pass
+        # Not in the handlers above: an error that knows those would keep what was read for long.
+        raise web.Finish
 
     def send(self, body: bytes, seconds: float) -> None:
         """Answer with bytes, compressed if the page reports slow arrival."""
@@ -435,7 +439,15 @@ class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
     def open(self) -> None:
         task = asyncio.create_task(self.follow())
         self.site.following.add(task)
-        task.add_done_callback(self.site.following.discard)
+        task.add_done_callback(self.has_followed)
+
+    def has_followed(self, task: asyncio.Task[None]) -> None:
+        """After an error of ours, end the connection: the page makes another."""
+        self.site.following.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.log_exception(type(error), error, error.__traceback__)
+            self.close(1011, "internal error")
 
     def on_message(self, message: str | bytes) -> None:
         try:

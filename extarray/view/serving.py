@@ -69,9 +69,9 @@ def serve(
     Only this machine can connect, and only with the token from the address.  Arrays are open for
     reading; writes of others appear as they happen.
 
-    HDF5's lock would keep writers out of the files on show, so they are read without it.  If the
-    program has loaded netCDF4 before, that keeps its lock, unless ``HDF5_USE_FILE_LOCKING`` says
-    otherwise.
+    HDF5's lock would keep writers out of the files on show, so they are read without it; in other
+    threads of the program, open them with ``h5py.File(..., locking=False)``.  If the program has
+    loaded netCDF4 before, that keeps its lock, unless ``HDF5_USE_FILE_LOCKING`` says otherwise.
     """
     if not 0 <= port < 1 << 16:
         raise ArgumentError(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import io
 import json
+import os
 import re
 import shutil
 import struct
 import tempfile
+import weakref
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -24,14 +27,16 @@ import extarray as xa
 pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
 
 from tornado.httpclient import HTTPClientError, HTTPRequest
-from tornado.testing import AsyncHTTPTestCase
+from tornado.testing import AsyncHTTPTestCase, ExpectLog
 from tornado.websocket import websocket_connect
 
+from extarray.common.errors import BoundsError
 from extarray.common.limits import limits
 from extarray.plot import segments
-from extarray.view import handlers
+from extarray.view import exhibits, handlers, places
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
+from extarray.view.planes import Abandoned
 
 TOKEN = "the-token-of-the-tests"
 CODES = {"u1": "u1", "i1": "i1", "u2": "<u2", "i2": "<i2", "f4": "<f4"}
@@ -503,6 +508,39 @@ class TestWhatIsServed(Case):
         )
         assert "frozen" not in [block[0] for block in head["blocks"]]
 
+    def test_a_folder_is_not_searched_for_each_value(self):
+        self.facts("arrays")
+        self.patch(places, "walk_folders", lambda root: 1 / 0)
+        assert self.facts("value", name="scene", at="2,4,5")["labels"][1] == "1"
+
+    def test_links_that_come_later_lead_nowhere(self):
+        """The names are known from an earlier look."""
+        self.patch(exhibits, "_MOST_OPEN", 0)
+        self.facts("arrays")
+        folder = self.folder / "arrays"
+        for suffix in (".xmd", ".xta"):
+            os.remove(folder / f"records{suffix}")
+            (folder / f"records{suffix}").symlink_to(self.folder / f"outside{suffix}")
+        assert self.ask("array", name="records").code == 404
+
+    def test_what_was_read_is_not_kept_after_an_error(self):
+        """An error knows where it was raised, and that what was read there."""
+        found = []
+
+        def read(array, *rest, **options):
+            values = np.zeros(1000)
+            found.append(weakref.ref(values))
+            raise BoundsError("it has shrunk") if len(found) % 2 else Abandoned
+
+        self.patch(handlers, "read_plane", read)
+        where = {"name": "scene", "at": "0,0,0", "rows": "1,0,50,10", "columns": "2,0,70,10"}
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for _ in range(2):
+            self.ask("plane", **where)
+        assert len(found) == 2
+        assert [each() for each in found] == [None, None]
+
     def test_no_more_is_read_than_the_page_shows(self):
         """Whoever asks for all elements of a large plane gets some."""
         where = {"rows": "1,0,50,10", "columns": "2,0,70,10"}
@@ -905,6 +943,16 @@ class TestNews(Case):
         assert "no array of this name" in follower.hear()["error"]
 
     @pytest.mark.slow
+    def test_an_error_of_ours_ends_the_connection_and_is_logged(self):
+        """The page connects again; else it would wait for news that never come."""
+        follower = self.follower()
+        revision = self.facts("array", name="scene")["revision"]
+        self.patch(Gallery, "exhibit", lambda gallery, name: 1 / 0)
+        with ExpectLog("tornado.application", "Uncaught exception"):
+            follower.follow("scene", revision)
+            assert follower.hear() is None
+        assert follower.socket.close_code == 1011
+
     def test_no_news_of_another_array(self):
         for name in self.others():
             follower = self.follower()
