@@ -62,7 +62,8 @@ def serve(
     StorageError
         An OSError: the port is in use.
     ArgumentError
-        A ValueError: no such port.
+        A ValueError: no such port; or the caller is not the main thread, or runs an event loop, as
+        notebooks do.
 
     Notes
     -----
@@ -77,12 +78,28 @@ def serve(
         raise ArgumentError(
             f"port {port} is out of range; give 1 to {(1 << 16) - 1}, or 0 for any free port"
         )
+    _check_caller()
     with _without_locks():
         gallery = Gallery(*paths)
         try:
             asyncio.run(_serve(gallery, port, browser, say))
         finally:
             gallery.close()
+
+
+def _check_caller() -> None:
+    """Refuse a caller in which Ctrl-C could not end the server."""
+    is_main = threading.current_thread() is threading.main_thread()
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        if is_main:
+            return
+    where = "inside an event loop, as in a notebook" if is_main else "outside the main thread"
+    raise ArgumentError(
+        f"serve() cannot run {where}; start a process: "
+        "subprocess.Popen([sys.executable, '-m', 'extarray', 'view', PATH])"
+    )
 
 
 @contextlib.contextmanager
