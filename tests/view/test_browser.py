@@ -929,7 +929,7 @@ def test_a_link_keeps_ranges_scale_and_marks(page):
     assert page.find("#linear").get_attribute("aria-invalid") == "true"
     choose(page, "linear", "")
     until(lambda: "linear" not in page.js("return location.href"))
-    page.show("cells")
+    drawn(page, "cells")
     choose(page, "low", "7")
     until(lambda: "7%2C" in page.js("return location.href"))
     page.browser.refresh()
