@@ -154,7 +154,8 @@ def short_texts(values: NDArray[Any]) -> list[str]:
             if (values == values.astype(f"M8[{unit}]")).all():
                 return [str(t).replace("T", " ") for t in values.astype(f"M8[{unit}]")]
     if values.dtype.kind == "f":
-        return [f"{value:.7g}" for value in values.tolist()]
+        # Eastings and northings in metres, say, have more digits than degrees.
+        return [f"{value:.{7 if abs(value) < 1e6 else 12}g}" for value in values.tolist()]
     if values.dtype.kind == "U":
         return [str(value) for value in values]  # without quotes
     return [text_of(value) for value in values]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sys
 import time
@@ -158,8 +157,6 @@ def _text(a: Any, kind: str, given: dict[str, Any]) -> str:
 )
 def view(paths: tuple[str, ...], port: int, no_browser: bool) -> None:
     """Serve the page until Ctrl-C."""
-    # HDF5 reads this when it is loaded.  Its lock would keep writers out of a file on show.
-    os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
     from extarray.view import serve
 
     with wrong_calls():

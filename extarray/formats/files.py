@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import stat
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,10 +73,14 @@ __all__ = [
     "target_name",
     "to_disk",
     "unknown_part",
+    "without_lock",
     "write_all",
     "written",
 ]
 
+#: Whether HDF5 files are opened for reading without its lock, which would keep writers out of those
+#: that stay open.
+without_lock: ContextVar[bool] = ContextVar("without_lock", default=False)
 #: Errors of calls that receive an impossible offset or length.
 _OF_CONTENT = (errno.EINVAL, errno.E2BIG, errno.ERANGE, errno.EOVERFLOW)
 #: Arrays made from a file may take this many times its bytes, beyond ``config.max_result``: no

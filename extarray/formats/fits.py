@@ -7,6 +7,7 @@ import errno
 import math
 import os
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -300,8 +301,17 @@ def _source_of(image: Any, where: str) -> Source:
     pieces = getattr(image, "tile_shape", None)
     if pieces is None and _is_plain(where):
         elements = mapped(where, stored, shape, image.fileinfo()["datLoc"])
+        plain = partial(part_of, elements)
+        if kind is None:
+            return Source(given, plain, mapped=True, lost=lost)
+        convert = partial(_turned, kind=kind)
         return Source(
-            given, lambda box: _turned(part_of(elements, box), kind), mapped=True, lost=lost
+            given,
+            lambda box: convert(plain(box)),
+            mapped=True,
+            lost=lost,
+            plain=plain,
+            convert=convert,
         )
     if pieces is not None:
         given.chunks = tuple(int(n) for n in pieces)

@@ -36,6 +36,7 @@ from extarray.formats.files import (
     of_library,
     successor,
     target_name,
+    without_lock,
     written,
 )
 from extarray.formats.hdf5_parts import (
@@ -333,6 +334,10 @@ def opened(file: Any, mode: str) -> Iterator[Any]:
 
 def _file(h5py: Any, where: str, mode: str) -> Any:
     """Open a file; one that a writer in SWMR mode has open, as its readers do."""
+    if mode == "r" and without_lock.get():
+        # A file that this process has open with its lock cannot be opened without.
+        with contextlib.suppress(OSError, ValueError):
+            return h5py.File(where, mode, locking=False)
     try:
         return h5py.File(where, mode)
     except OSError as error:

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -186,13 +187,21 @@ def _source_of(
         if place is not None:
             given.chunks = _chunks_of_pages(page, shape)
             elements = mapped(where, stored, shape, place)
+            plain = partial(part_of, elements)
             if stored == given.dtype:
-                return Source(given, lambda box: part_of(elements, box), mapped=True, lost=lost)
+                return Source(given, plain, mapped=True, lost=lost)
 
-            def turned(box: Box) -> NDArray[Any]:
-                return part_of(elements, box).astype(given.dtype)
+            def convert(values: NDArray[Any]) -> NDArray[Any]:
+                return values.astype(given.dtype)
 
-            return Source(given, turned, parallel=True, lost=lost)
+            return Source(
+                given,
+                lambda box: convert(plain(box)),
+                parallel=True,
+                lost=lost,
+                plain=plain,
+                convert=convert,
+            )
         if shape[len(shape) - len(page.shape) :] == tuple(page.shape):
             pages = stack.enter_context(contextlib.closing(_Pages(series, where)))
             return _source_of_pages(pages, given, lost)

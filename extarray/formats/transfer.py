@@ -111,6 +111,10 @@ class Source:
         the size of the given file.
     payloads : Payloads, optional
         The pieces as a codec has encoded them, which an array may take over.
+    plain : callable, optional
+        Returns a view of a mapped file for a box, in the data type of the file, if `read` converts;
+        `convert` makes elements of a copy.
+    convert : callable, optional
     """
 
     description: Description
@@ -125,6 +129,8 @@ class Source:
     is_hole: Callable[[Box], bool] | None = None
     stored: Callable[[], int | None] | None = None
     payloads: Payloads | None = None
+    plain: Callable[[Box], NDArray[Any]] | None = None
+    convert: Callable[[NDArray[Any]], NDArray[Any]] | None = None
 
 
 @dataclass

@@ -34,6 +34,8 @@ Its modules, from the top down; each uses some of those below it:
 ``planes``
     Read planes of an array, with at most as many elements as the screen has pixels, in bounded
     time.
+``packed``
+    Packed numbers on show: the values that they stand for.
 ``growth``
     The growth map, as the page draws it: rectangles, lines, colours and texts, as numbers.
 ``encoding``

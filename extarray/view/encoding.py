@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from extarray.common.errors import ArgumentError
+from extarray.formats import Packing
 
 __all__ = ["PARTS", "Choice", "Encoded", "choices_of", "encode", "keys_of", "pack"]
 
@@ -29,7 +31,7 @@ _UNITS_OF_DAYS = ("Y", "M", "W")  # units of dates without a fixed number of sec
 
 
 class Choice(NamedTuple):
-    """A part of an element to show: the whole element, or a field.
+    """A part of an element to show: the whole element, a field, or the value of a packed number.
 
     Attributes
     ----------
@@ -37,15 +39,21 @@ class Choice(NamedTuple):
         Path from the element to the value: names of fields, and indices into sub-arrays.
     dtype : dtype
         Data type of the value.
+    packing : Packing, optional
+        The packing of the number, which is unpacked.
+    name : str
+        A label; empty: the steps.
     """
 
     steps: tuple[str | tuple[int, ...], ...]
     dtype: np.dtype[Any]
+    packing: Packing | None = None
+    name: str = ""
 
     @property
     def label(self) -> str:
         """The field in words: ``position.x``, ``spectrum[0, 1]``."""
-        label = ""
+        label = self.name
         for step in self.steps:
             if isinstance(step, str):
                 label += f".{step}" if label else step
@@ -72,14 +80,32 @@ class Choice(NamedTuple):
 
     def read(self, array: Any, selection: tuple[Any, ...]) -> NDArray[Any]:
         """Read the values of a selection of integers and slices; of a record, only the field."""
+        if self.packing is not None:
+            box = tuple(s if isinstance(s, slice) else slice(s, s + 1) for s in selection)
+            with np.errstate(all="ignore"):
+                values = self.packing.unpack(np.asarray(array[box]), box)
+            kept = tuple(slice(None) if isinstance(s, slice) else 0 for s in selection)
+            return np.asarray(values[kept])
         if not self.steps:
             return np.asarray(array[selection])
         values = np.asarray(array.get_basic_selection(selection, fields=self.steps[0]))
         return _inside(values, self.steps[1:])
 
+    def value(self, array: Any, place: Sequence[int]) -> Any:
+        """Read the value of one element."""
+        if self.packing is not None:
+            return self.read(array, tuple(place))[()]
+        return self.of(array[tuple(place)])
+
     def of(self, element: Any) -> Any:
-        """Return the value of one element."""
+        """Return this part of an element."""
         return _inside(np.asarray(element), self.steps)[()]
+
+    def fill_of(self, fill: Any) -> Any:
+        """Return this part of the fill value; NaN: packed numbers that are missing."""
+        if self.packing is not None:
+            return self.packing.fill(fill, np.asarray(fill).dtype)
+        return self.of(fill)
 
 
 def _inside(values: Any, steps: tuple[str | tuple[int, ...], ...]) -> NDArray[Any]:
@@ -89,14 +115,18 @@ def _inside(values: Any, steps: tuple[str | tuple[int, ...], ...]) -> NDArray[An
     return np.asarray(values)
 
 
-def choices_of(dtype: np.dtype[Any]) -> list[Choice]:
+def choices_of(dtype: np.dtype[Any], packing: Packing | None = None) -> list[Choice]:
     """Return the choices for elements of a data type, up to a limit.
+
+    Packed numbers can be shown as values, and as they are stored.
 
     Examples
     --------
     >>> [c.label for c in choices_of(np.dtype([("t", "f4"), ("p", [("x", "i2")]), ("v", "f8", 2)]))]
     ['t', 'p.x', 'v[0]', 'v[1]']
     """
+    if packing is not None:
+        return [Choice((), packing.values, packing), Choice((), dtype, name="stored")]
     found: list[Choice] = []
     _collect(dtype, (), found)
     return found

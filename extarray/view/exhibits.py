@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
+import math
 import os
 import secrets
 import threading
@@ -19,6 +21,7 @@ from extarray.array.coordinates import Coordinate, coordinate_of
 from extarray.common.errors import ArgumentError, ExtArrayError, MissingError
 from extarray.common.formatting import format_attrs, format_bytes, format_fill, text_of
 from extarray.format.suffixes import PAIR
+from extarray.formats import Packing
 from extarray.maintenance.group_index import names_in_group
 from extarray.remote.urls import is_url
 from extarray.storage.filesystem import has_files
@@ -100,10 +103,14 @@ class Gallery:
         MissingError
             No array has the name.
         """
-        for label, place in self._places.items():
-            inner = _full_names(label, place).get(name)
-            if inner is not None:
-                return place, inner
+        for looks in (False, True):  # it may be newer than the latest look
+            for label, place in self._places.items():
+                if looks:
+                    with contextlib.suppress(ExtArrayError, OSError):
+                        place.check()
+                inner = _full_names(label, place).get(name)
+                if inner is not None:
+                    return place, inner
         raise MissingError(errno.ENOENT, "no array of this name", name)
 
     def tree(self, known: int | None = None) -> dict[str, Any] | None:
@@ -267,7 +274,9 @@ class Gallery:
             "names": names,
             "coordinates": [c and coordinate_facts(c) for c in coordinates],
             "dtype": _short(str(info["dtype"])),
-            "choices": [_choice(choice, info["fill_value"]) for choice in exhibit.choices()],
+            "choices": [
+                _choice(choice, info["fill_value"], exhibit) for choice in exhibit.choices()
+            ],
             "chunks": list(info["chunks"]),
             "grid": list(info["grid"]),
             "offset": list(info["offset"]),
@@ -285,9 +294,9 @@ class Gallery:
         }
 
 
-def _choice(choice: Choice, fill: Any) -> dict[str, Any]:
+def _choice(choice: Choice, fill: Any, exhibit: Exhibit | ForeignExhibit) -> dict[str, Any]:
     """Return the facts that the page needs about a field."""
-    value = choice.of(fill)
+    value = choice.fill_of(fill)
     return {
         "label": choice.label,
         "python": "".join(
@@ -295,12 +304,28 @@ def _choice(choice: Choice, fill: Any) -> dict[str, Any]:
             for step in choice.steps
         ),
         "dtype": str(choice.dtype),
+        "packing": None if choice.packing is None else _packing(choice.packing, exhibit),
         "kind": choice.kind,
         "unit": choice.unit,
         "parts": list(PARTS) if choice.kind == "complex" else [],
         "fill": text_of(value),
         # Zero is often an ordinary value.
         "zero": bool(value == np.zeros((), choice.dtype)[()]),
+    }
+
+
+def _packing(packing: Packing, exhibit: Exhibit | ForeignExhibit) -> dict[str, Any]:
+    """Return how Python unpacks numbers: by ``"code"``, which opens them unpacked, or itself."""
+    if any(isinstance(each, np.ndarray) for each in (packing.scale, packing.offset)):
+        return {"code": exhibit.code(unpacked=True)}
+    missing = [value.item() for value in map(np.asarray, packing.missing) if value == value]
+    return {
+        "code": None,
+        "stored": None if packing.stored is None else packing.stored.name,
+        "dtype": packing.values.name,
+        "scale": "" if packing.scale == 1 else repr(packing.scale),
+        "offset": "" if packing.offset == 0 else repr(packing.offset),
+        "missing": [repr(value) if math.isfinite(value) else f"np.{value}" for value in missing],
     }
 
 

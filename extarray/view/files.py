@@ -50,14 +50,25 @@ def check_size(shape: Sequence[int], dtype: np.dtype[Any], kind: str) -> None:
 
 
 def plain_texts(values: Iterable[Any]) -> list[str]:
-    """Return values as texts without quotes.
+    r"""Return values as texts in full; words without quotes, but for bytes that are no words.
 
     Examples
     --------
     >>> plain_texts(np.array(["one", "two"])), plain_texts(np.array([0.1, 2], "f4"))
     (['one', 'two'], ['0.1', '2.0'])
+    >>> plain_texts(np.array([b"one", b"\xff"]))
+    ['one', "b'\\xff'"]
     """
-    return [str(value) if isinstance(value, str) else text_of(value) for value in values]
+    return [_plain(value) for value in values]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes):
+        text = value.decode("latin-1")
+        return text if text.isascii() and text.isprintable() else repr(bytes(value))
+    return text_of(value)
 
 
 def npy_of(values: NDArray[Any]) -> bytes:
@@ -98,7 +109,9 @@ def csv_of(values: NDArray[Any], axes: Sequence[Axis]) -> bytes:
 
 
 def _labels(axis: Axis) -> list[str]:
-    """Return the coordinates of elements as texts; the indices if one has none."""
+    """Return the coordinates of elements as texts in full; the indices if one has none."""
     _, coordinate, indices = axis
     found = None if coordinate is None else coordinate.at(np.asarray(indices, np.int64))
-    return [str(i) for i in indices] if found is None else short_texts(found)
+    if found is None:
+        return [str(i) for i in indices]
+    return short_texts(found) if found.dtype.kind == "M" else plain_texts(found)

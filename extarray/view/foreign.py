@@ -36,11 +36,12 @@ from extarray.common.formatting import format_bytes
 from extarray.common.limits import limits
 from extarray.formats.description import Description
 from extarray.formats.elements import part_of
-from extarray.formats.files import of_library
+from extarray.formats.files import of_library, without_lock
 from extarray.formats.registry import file_formats, format_of
 from extarray.formats.transfer import Format, Source, runs
 from extarray.formats.whole import WholeSource
 from extarray.storage.filesystem import File
+from extarray.view import packed
 from extarray.view.encoding import Choice, choices_of
 
 __all__ = ["ForeignExhibit", "ForeignFile", "foreign_file"]
@@ -86,6 +87,16 @@ def foreign_file(text: str) -> ForeignFile | None:
     if any(os.path.exists(os.path.join(file, name)) for name in _ZARR):
         found = found or file_formats()["zarr"]
     return None if found is None else ForeignFile(file, found, within)
+
+
+@contextlib.contextmanager
+def _unlocked() -> Iterator[None]:
+    """Open files without locks, which would keep writers out."""
+    token = without_lock.set(True)
+    try:
+        yield
+    finally:
+        without_lock.reset(token)
 
 
 class _Kept:
@@ -225,12 +236,13 @@ class ForeignFile:
         self._groups, self._entries = {}, {}
         names: list[str] | None = None
         if self.form.outline is not None:
-            with self.form.outline(self.file) as outline:
+            with _unlocked(), self.form.outline(self.file) as outline:
                 names, groups = outline.names, outline.groups
                 self._groups = {name: dict(attrs) for name, attrs in groups.items()}
                 self._describe(outline)
         elif self.form.names is not None:
-            names = self.form.names(self.file)
+            with _unlocked():
+                names = self.form.names(self.file)
         if names is None:
             self._parts = {os.path.basename(self.file.rstrip("/\\")): None}
             return
@@ -300,12 +312,13 @@ class ForeignFile:
             self._opened.add(opened)
             return opened
 
-    def code(self, name: str, dtype: np.dtype[Any]) -> list[str]:
-        """Return lines of Python that open an array as ``a``."""
+    def code(self, name: str, dtype: np.dtype[Any], unpacked: bool) -> list[str]:
+        """Return lines of Python that open an array as ``a``; see `ForeignExhibit.code`."""
         file, part = os.path.abspath(self.file), self._parts.get(name)
-        if self.form.code is not None and dtype.kind in "biufc":
+        if self.form.code is not None and dtype.kind in "biufc" and not unpacked:
             return self.form.code(file, part)
         form, arguments = self.form.name, repr(file) + (f", {part!r}" if part else "")
+        arguments += ", mask_and_scale=True" if unpacked else ""
         function = f"from_{form.replace('-', '_')}"
         if hasattr(extarray, function):
             return ["import extarray as xa", "", f"a = xa.{function}({arguments})"]
@@ -337,13 +350,15 @@ class _Opened:
         self.is_closed = False
         where, title = file.file, file.form.title
         with contextlib.ExitStack() as stack:
-            source: Source = stack.enter_context(file.form.source(where, part))
+            with _unlocked():
+                source: Source = stack.enter_context(file.form.source(where, part))
             given: Description = source.description
             self.shape, self.dtype = tuple(given.shape), np.dtype(given.dtype)
             self.ndim, self.itemsize = len(self.shape), self.dtype.itemsize
             self.nbytes = math.prod(self.shape) * self.itemsize
             self.dims, self.coords, self.attrs = given.dims, given.coords, dict(given.attrs)
             self.fill_value = np.asarray(given.fill_value, self.dtype)[()]
+            self.packing = packed.needed(given.packing, self.fill_value)
             self.origin = (0,) * self.ndim
             self.stored = source.stored
             if source.sequential is not None:
@@ -354,19 +369,25 @@ class _Opened:
                 self._whole = None
             self._source = source
             self._stack = stack.pop_all()
+        self._safe: _Gatherer | None = None
+        self.is_mapped = source.mapped or source.plain is not None
+        self._view = source.plain or source.read  # of a mapped file
         pieces = given.chunks
-        if self._whole is not None or source.mapped:
+        if self._whole is not None or self.is_mapped:
             pieces = None
         self._since = time.monotonic()
         self._fastest = -1  # the axis along which elements of a mapped file lie close together
-        if source.mapped and self.ndim and self.nbytes:
-            strides = source.read(tuple(slice(0, min(2, n)) for n in self.shape)).strides
-            self._fastest = min(range(self.ndim), key=lambda axis: strides[axis])
+        if self.is_mapped and self.ndim and self.nbytes:
+            first = self._view(tuple(slice(0, min(2, n)) for n in self.shape))
+            self._fastest = min(range(self.ndim), key=lambda axis: first.strides[axis])
+            self._gatherer(first)  # by its name the file may be another later
         self.chunks = self._pieces(pieces)
         self._stored_chunks = given.chunks or self.shape
         self.is_folder = os.path.isdir(where)  # not a file
-        self.is_mapped = source.mapped
-        self._safe: _Gatherer | None = None
+        #: Files of a store that are there as long as the array is; else its folder.
+        inner = os.path.join(where, str(part or ""))
+        metadata = [os.path.join(inner, each) for each in _ZARR]
+        self._proofs = [each for each in metadata if os.path.exists(each)] or [where]
         self._size = None if self.is_folder else os.stat(where).st_size
 
     def _read_all(self, source: Source) -> NDArray[Any]:
@@ -463,7 +484,7 @@ class _Opened:
             box = tuple(slice(s.start, s.stop) for s in steps)
             with self._use():
                 every = tuple(slice(None, None, s.step) for s in steps)
-                self._copy(part_of(self._source.read(box), every), out)
+                self._copy(part_of(self._view(box), every), out)
             return out
         touched = [self._touched(r, c) for r, c in zip(ranges, self.chunks, strict=True)]
         if self.is_folder:
@@ -503,30 +524,53 @@ class _Opened:
             self._check_length()
             with of_library(self._file.file, self._file.form.title):
                 values = np.array(self._source.read(box))
+            if self.is_folder:
+                self._check_folder()
             _KEPT.put(self, index, values)
             return values
 
     def _copy(self, part: NDArray[Any], out: NDArray[Any]) -> None:
         """Copy elements of a mapped file by calls: a load behind its end would end the process."""
+        found, convert = self._gatherer(part), self._source.convert
+        if found is None:
+            self._check_length()
+            out[...] = part if convert is None else convert(part)
+            return
+        gatherer, base = found
+        place = base.offset + _address(part) - _address(base)
+        target = out if part.dtype == out.dtype else np.empty(out.shape, part.dtype)
+        with of_library(self._file.file, self._file.form.title):
+            gatherer.gather(part, place, target)
+        if convert is not None:
+            out[...] = convert(target)
+
+    def _gatherer(self, part: NDArray[Any]) -> tuple[_Gatherer, Any] | None:
+        """Return the reader of a mapped file, and the mapping; None: elements are in memory."""
         base: Any = part
         while base is not None and not isinstance(base, np.memmap):
             base = getattr(base, "base", None)
-        if base is None or part.dtype != self.dtype or base.filename is None:
-            self._check_length()
-            out[...] = part
-            return
-        if self._safe is None or self._safe.where != os.fspath(base.filename):
+        is_converted = part.dtype != self.dtype and self._source.convert is None
+        if base is None or is_converted or base.filename is None:
+            return None
+        where = os.fspath(base.filename)
+        if self._safe is None or self._safe.where != where:
             if self._safe is not None:
                 self._safe.close()
-            self._safe = _Gatherer(os.fspath(base.filename))
-        place = base.offset + _address(part) - _address(base)
-        with of_library(self._file.file, self._file.form.title):
-            self._safe.gather(part, place, out)
+            self._safe = _Gatherer(where)
+        return self._safe, base
 
     def _check_length(self) -> None:
         """Refuse a file that has become shorter, whose elements may be gone."""
-        if self._size is not None and os.stat(self._file.file).st_size < self._size:
-            raise ClosedError(f"the file {self._file.file!r} has become shorter")
+        if self._size is None:
+            return
+        with contextlib.suppress(FileNotFoundError):  # a deleted file is open, and has its elements
+            if os.stat(self._file.file).st_size < self._size:
+                raise ClosedError(f"the file {self._file.file!r} has become shorter")
+
+    def _check_folder(self) -> None:
+        """Refuse a store that is gone, whose pieces would be read as if never written."""
+        if not any(map(os.path.exists, self._proofs)):
+            raise MissingError(errno.ENOENT, "the array was deleted or moved", self._file.file)
 
     def _forget_stale(self) -> None:
         """Forget pieces of a folder whose files may have been written in the meantime."""
@@ -688,7 +732,7 @@ class ForeignExhibit:
 
     def choices(self) -> list[Choice]:
         """Return the parts of an element that can be shown."""
-        return choices_of(self.array.dtype)
+        return choices_of(self.array.dtype, self.array.packing)
 
     def attrs(self) -> dict[str, Any]:
         """Return the attributes."""
@@ -699,9 +743,9 @@ class ForeignExhibit:
         text: str = self.array.disk()
         return text
 
-    def code(self) -> list[str]:
-        """Return lines of Python that open the array as ``a``."""
-        return self._file.code(self._name, self.array.dtype)
+    def code(self, unpacked: bool = False) -> list[str]:
+        """Return lines of Python that open the array as ``a``, or that make it of the values."""
+        return self._file.code(self._name, self.array.dtype, unpacked)
 
     def coordinate(self, dim: str) -> Coordinate | None:
         """Return the coordinate along an axis that the file attaches to the array."""
@@ -711,4 +755,4 @@ class ForeignExhibit:
             found = next((each for each in several if each.dims == (dim,)), None)
         if found is None or found.dims != (dim,) or found.values.ndim != 1:
             return None
-        return attached(dim, found.values, found.attrs)
+        return attached(dim, packed.unpacked(found.values, found.attrs), found.attrs)

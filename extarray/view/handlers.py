@@ -17,7 +17,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import resources
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -35,6 +35,7 @@ from extarray.common.errors import (
 )
 from extarray.common.extras import require
 from extarray.common.formatting import text_of
+from extarray.common.limits import limits
 from extarray.view.connections import Connections
 from extarray.view.encoding import PARTS, Choice, encode, keys_of, pack
 from extarray.view.exhibits import Gallery
@@ -93,6 +94,7 @@ _LOOK_AGAIN = 1.0  # the same after a look that failed
 _NUMBER = re.compile(r"^\[Errno \d+\] ")
 _MOST_CHANNELS = 8
 _MOST_TEXTS = 1 << 13  # in a table
+_MOST_CELLS = 1 << 18  # of a growth map
 _LONGEST = 10_000.0  # milliseconds that a page may allow for a picture
 
 
@@ -170,6 +172,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
     def initialize(self, site: Site) -> None:
         self.site = site
         self.is_gone = False
+        self.stream = self.request.connection.stream
 
     def set_default_headers(self) -> None:
         self.clear_header("Server")
@@ -191,7 +194,7 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
             shown = self.authorization().encode("utf-8", "replace")
             if not hmac.compare_digest(shown, wanted.encode()):
                 raise web.HTTPError(403, reason="No token")
-            self.site.connections.trust(self.request.connection.stream)
+            self.site.connections.trust(self.stream)
 
     def authorization(self) -> str:
         """Return the header that shows the token."""
@@ -200,7 +203,8 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
 
     def is_wanted(self) -> bool:
         """Tell whether somebody waits for the answer."""
-        return not (self.is_gone or self.site.ends.is_set())
+        # A connection that ends before its request is answered may tell the handler nothing.
+        return not (self.is_gone or self.stream.closed() or self.site.ends.is_set())
 
     def compute_etag(self) -> None:
         return None
@@ -321,6 +325,8 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
         gallery = self.site.gallery
 
         def run() -> T:
+            if not self.is_wanted():
+                raise Abandoned
             with gallery.exhibit(name) as exhibit:
                 return function(exhibit)
 
@@ -329,15 +335,15 @@ class Handler(web.RequestHandler):  # type: ignore[misc]
     async def on_thread(self, pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
         """Run a function on a thread; map its errors to a status."""
         try:
-            future: Future[T] = pool.submit(function)
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(pool.submit(function))
         except (ExtArrayError, OSError) as error:
             status = next((n for kind, n in _STATUS.items() if isinstance(error, kind)), 422)
             self.set_status(status)
             self.write_error(status, exc_info=(type(error), error, None))
-            raise web.Finish from None
         except Abandoned:
-            raise web.Finish from None
+            pass
+        # Not in the handlers above: an error that knows those would keep what was read for long.
+        raise web.Finish
 
     def send(self, body: bytes, seconds: float) -> None:
         """Answer with bytes, compressed if the page reports slow arrival."""
@@ -433,7 +439,15 @@ class News(Handler, websocket.WebSocketHandler):  # type: ignore[misc]
     def open(self) -> None:
         task = asyncio.create_task(self.follow())
         self.site.following.add(task)
-        task.add_done_callback(self.site.following.discard)
+        task.add_done_callback(self.has_followed)
+
+    def has_followed(self, task: asyncio.Task[None]) -> None:
+        """After an error of ours, end the connection: the page makes another."""
+        self.site.following.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.log_exception(type(error), error, error.__traceback__)
+            self.close(1011, "internal error")
 
     def on_message(self, message: str | bytes) -> None:
         try:
@@ -507,7 +521,7 @@ class Picture(Handler):
 
     async def get(self) -> None:
         clock = time.perf_counter()
-        allowed = min(float(self.integer("ms", 100)), _LONGEST) / 1000
+        allowed = min(self.integer("ms", 100), _LONGEST) / 1000
         known = self.integer("have", -1)
 
         def read(exhibit: _Exhibit) -> bytes | None:
@@ -519,20 +533,21 @@ class Picture(Handler):
             if rows is not None and rows.axis == columns.axis:
                 raise ArgumentError("rows and columns are the same axis; give two axes")
             choice, part = self.choice(exhibit), self.part()
-            fill = choice.of(array.fill_value)
+            fill = choice.fill_of(array.fill_value)
             level = self.integer("level", -1)
             mixed = self.mixed(array, (columns.axis, -1 if rows is None else rows.axis))
             keys = partial(keys_of, part=part, fill=fill)
             places = None
-            if self.integer("whole", 0) and self.integer("ends", 0) and rows is None and not mixed:
+            is_whole = self.integer("whole", 0) and can_be_whole(array, rows, columns, choice)
+            if is_whole and self.integer("ends", 0) and rows is None and not mixed:
                 line = read_line_ends(array, at, columns, choice, keys, self.is_wanted)
                 plane = Plane(line.values[None], 0, (1, columns.step(0)), True)
                 places = line.places.astype("<f8")
-            elif self.integer("whole", 0) and self.integer("together", 0) and mixed:
+            elif is_whole and self.integer("together", 0) and mixed:
                 plane = read_extremes(
                     array, mixed[0], rows, columns, choice, keys, self.is_wanted, mixed[1:]
                 )
-            elif self.integer("whole", 0):
+            elif is_whole:
                 plane = read_each(
                     mixed or [at],
                     lambda at, _: read_extremes(
@@ -606,9 +621,9 @@ class Profile(Handler):
             span = Span(axis, 0, shape[axis], self.integer("pixels", 1024))
             check_span(span, shape)
             choice, part = self.choice(exhibit), self.part()
-            fill = choice.of(array.fill_value)
+            fill = choice.fill_of(array.fill_value)
             facts = {"axis": axis, "whole": True, "more": False}
-            if self.integer("whole", 0):
+            if self.integer("whole", 0) and can_be_whole(array, None, span, choice):
                 keys = partial(keys_of, part=part, fill=fill)
                 line = read_line_ends(array, at, span, choice, keys, self.is_wanted)
                 encoded = encode(line.values, part, fill)
@@ -631,17 +646,16 @@ class Value(Handler):
         def read(exhibit: _Exhibit) -> dict[str, Any]:
             array = exhibit.shown
             at = self.place(array)
-            element = array[tuple(at)]
             choice = self.choice(exhibit)
-            others = [text_of(choice.of(array[tuple(one)])) for one in self.mixed(array)]
+            others = [text_of(choice.value(array, one)) for one in self.mixed(array)]
             coordinates = self.site.gallery.coordinates(self.name(), exhibit)
             return {
-                "value": text_of(choice.of(element)),
+                "value": text_of(choice.value(array, at)),
                 "labels": [
                     "" if c is None else c.texts([i])[0]
                     for c, i in zip(coordinates, at, strict=True)
                 ],
-                "record": text_of(element) if choice.steps else "",
+                "record": text_of(array[tuple(at)]) if choice.steps or choice.packing else "",
                 "values": others or None,
                 "channels": self.channel_names(coordinates) if others else None,
             }
@@ -702,10 +716,13 @@ class Texts(Handler):
             at, choice = self.place(array), self.choice(exhibit)
             rows = self.box_span("rows", array.shape)
             columns = self.box_span("columns", array.shape)
-            assert rows is not None
+            if rows is None:
+                raise ArgumentError("give an axis as rows")
             count = rows.count(0) * (1 if columns is None else columns.count(0))
             if count > _MOST_TEXTS:
                 raise ArgumentError(f"{count} elements; a table has up to {_MOST_TEXTS}")
+            if count * choice.dtype.itemsize > limits.plane_bytes:
+                raise ArgumentError("the texts are too long for a table; read them in Python")
             if columns is None:  # an array of one axis
                 values = read_box(array, at, None, rows, choice, self.is_wanted).T
             else:
@@ -777,6 +794,9 @@ class Growth(Handler):
                 raise BoundsError(f"no chunk {chunk} in the grid {list(grid)}")
             columns = self.chunks("columns", grid)
             rows = self.chunks("rows", grid) if self.get_argument("rows", "") else None
+            cells = len(columns[1]) * (1 if rows is None else len(rows[1]))
+            if cells > _MOST_CELLS:
+                raise ArgumentError(f"{cells} cells; a growth map has up to {_MOST_CELLS}")
             facts, blocks = growth_map(array, names_of(shown), chunk, rows, columns, split)
             return pack(facts, *blocks)
 

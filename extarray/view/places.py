@@ -24,6 +24,7 @@ from extarray.format.suffixes import METADATA, all_names, split_name, without_su
 from extarray.maintenance.group_files import InFolder, is_in_the_making
 from extarray.maintenance.group_index import names_in_group
 from extarray.storage.filesystem import has_files, walk_folders
+from extarray.view import packed
 from extarray.view.encoding import Choice, choices_of
 
 __all__ = ["Arrays", "Exhibit"]
@@ -83,7 +84,9 @@ class Exhibit:
 
     def choices(self) -> list[Choice]:
         """Return the parts of an element that can be shown."""
-        return choices_of(self.array.dtype)
+        array = self.array
+        packing = packed.of_attrs(self.attrs(), array.dtype, array.fill_value)
+        return choices_of(array.dtype, packing)
 
     def attrs(self) -> dict[str, Any]:
         """Return the attributes."""
@@ -94,8 +97,8 @@ class Exhibit:
         """Return the bytes that the array takes on the disk, as text."""
         return format_disk(info)
 
-    def code(self) -> list[str]:
-        """Return lines of Python that open the array as ``a``."""
+    def code(self, unpacked: bool = False) -> list[str]:
+        """Return lines of Python that open the array as ``a``; its packing has one scale."""
         path = self.array.path
         text = os.path.abspath(path) if isinstance(path, Path) else str(path)
         split = "" if self.shown is self.array else ".lazy.split()"
@@ -125,8 +128,10 @@ class Arrays:
         self._packed = None if has_files(text) else names_in_group(text)
         self.is_folder = self._packed is not None or (os.path.isdir(text) and not has_files(text))
         self._alone = ""
+        self._found: tuple[list[str], list[str]] = ([], [])  # by the latest look at the folder
         self._first: Exhibit | None = None
         if self.is_folder:
+            self.check()
             if not self.names():
                 raise MissingError(
                     errno.ENOENT,
@@ -143,7 +148,7 @@ class Arrays:
             return [self._alone]
         if self._packed is not None:
             return self._packed[:MOST_LISTED]
-        return self._walk()[0]
+        return self._found[0]
 
     def _walk(self) -> tuple[list[str], list[str]]:
         """Return the names of the arrays in a folder, and of groups with attributes."""
@@ -171,7 +176,7 @@ class Arrays:
         with contextlib.suppress(ExtArrayError, OSError):
             if self._packed is None:
                 place = InFolder(self._root)
-                for name in self._walk()[1]:
+                for name in self._found[1]:
                     with contextlib.suppress(ExtArrayError, OSError):
                         data = place.load_attrs(name)
                         if data is not None:
@@ -194,7 +199,9 @@ class Arrays:
         return None
 
     def check(self) -> None:
-        """Look at the files: a folder is looked at whenever it is asked for its names."""
+        """Look which arrays and groups a folder has; a large one takes long."""
+        if self.is_folder and self._packed is None:
+            self._found = self._walk()
 
     def key(self, name: str) -> Any:
         """Return what changes when shape and data type of an array may."""
@@ -210,7 +217,14 @@ class Arrays:
     def exhibit(self, name: str) -> Exhibit:
         """Open an array."""
         first, self._first = self._first, None
-        return first or Exhibit(self._root / name if self.is_folder else self._root)
+        if first is not None:
+            return first
+        if self.is_folder and self._packed is None:
+            # Links may have come since the latest look.
+            where = self._root.resolve()
+            if not _is_inside(os.fspath(where / name) + METADATA, where):
+                raise MissingError(errno.ENOENT, "no array of this name in the folder", name)
+        return Exhibit(self._root / name if self.is_folder else self._root)
 
     def close(self) -> None:
         """Close what is open."""

@@ -62,22 +62,58 @@ def serve(
     StorageError
         An OSError: the port is in use.
     ArgumentError
-        A ValueError: no such port.
+        A ValueError: no such port; or the caller is not the main thread, or runs an event loop, as
+        notebooks do.
 
     Notes
     -----
     Only this machine can connect, and only with the token from the address.  Arrays are open for
     reading; writes of others appear as they happen.
+
+    HDF5's lock would keep writers out of the files on show, so they are read without it; in other
+    threads of the program, open them with ``h5py.File(..., locking=False)``.  If the program has
+    loaded netCDF4 before, that keeps its lock, unless ``HDF5_USE_FILE_LOCKING`` says otherwise.
     """
     if not 0 <= port < 1 << 16:
         raise ArgumentError(
             f"port {port} is out of range; give 1 to {(1 << 16) - 1}, or 0 for any free port"
         )
-    gallery = Gallery(*paths)
+    _check_caller()
+    with _without_locks():
+        gallery = Gallery(*paths)
+        try:
+            asyncio.run(_serve(gallery, port, browser, say))
+        finally:
+            gallery.close()
+
+
+def _check_caller() -> None:
+    """Refuse a caller in which Ctrl-C could not end the server."""
+    is_main = threading.current_thread() is threading.main_thread()
     try:
-        asyncio.run(_serve(gallery, port, browser, say))
+        asyncio.get_running_loop()
+    except RuntimeError:
+        if is_main:
+            return
+    where = "inside an event loop, as in a notebook" if is_main else "outside the main thread"
+    raise ArgumentError(
+        f"serve() cannot run {where}; start a process: "
+        "subprocess.Popen([sys.executable, '-m', 'extarray', 'view', PATH])"
+    )
+
+
+@contextlib.contextmanager
+def _without_locks() -> Iterator[None]:
+    """Keep libraries of HDF5 that are loaded meanwhile from locking files."""
+    name = "HDF5_USE_FILE_LOCKING"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "FALSE"
+    try:
+        yield
     finally:
-        gallery.close()
+        os.environ.pop(name, None)
 
 
 async def _serve(gallery: Gallery, port: int, browser: bool, say: Callable[[str], object]) -> None:

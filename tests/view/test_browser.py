@@ -849,6 +849,37 @@ def test_code_that_reads_what_is_shown(page):
     until(lambda: page.text("code").endswith("a[:, :]['when']"))
 
 
+@pytest.mark.parametrize(
+    ("attrs", "offset"),
+    [
+        ({"scale_factor": 0.1, "add_offset": 5.0, "_FillValue": 7, "units": "K"}, 5),
+        ({"_Unsigned": "true", "scale_factor": 0.1}, 0),
+    ],
+)
+def test_packed_numbers_and_code_that_unpacks_them(browser, tmp_path, attrs, offset):
+    stored = np.arange(-6, 6, dtype="i1").reshape(3, 4)
+    xa.from_array(stored, tmp_path / "x", attrs=attrs).close()
+    with Server(tmp_path / "x", "--no-browser") as server:
+        page = Page(browser, server.url)
+        numbers = stored.view("u1") if "_Unsigned" in attrs else stored
+        value = numbers.astype("f4") * np.float32(0.1) + np.float32(offset)
+        page.sees("value", str(value[1, 2]))
+        page.sees("facts", "float32 stored as int8")
+        until(lambda: "shown" in page.text("code"))
+        made = {}
+        exec(page.text("code"), made)
+        made["a"].close()
+        if "_FillValue" in attrs:
+            value[stored == 7] = np.nan
+        np.testing.assert_array_equal(made["shown"], value)
+        page.js(
+            "const s = document.getElementById('field'); s.value = '1';"
+            "s.dispatchEvent(new Event('change'))"
+        )
+        until(lambda: page.text("value") == str(stored[1, 2]))
+        until(lambda: page.text("code").endswith("shown = a[:, :]"))
+
+
 def test_a_link_opens_the_same_view(page, server):
     page.keys("]", "]")
     for _ in range(3):
@@ -875,11 +906,67 @@ def test_a_link_opens_the_same_view(page, server):
     again.sees("othername", "mask")
 
 
+def test_a_link_keeps_ranges_scale_and_marks(page):
+    choose(page, "scale", "symlog")
+    choose(page, "linear", "0.25")
+    page.find("#full").click()
+    page.find("#fill").click()
+    page.focus()
+    page.keys("e", "g")
+    kept = """
+        const pressed = (id) => document.getElementById(id).getAttribute('aria-pressed');
+        return [pressed('full'), pressed('ongrid'), document.getElementById('fill').checked,
+            ...['scale', 'linear', 'low', 'high'].map((id) => document.getElementById(id).value)]
+    """
+    until(lambda: "square=0" in page.js("return location.href"))
+    before = page.js(kept)
+    assert before[:5] == ["true", "true", False, "symlog", "0.25"]
+    page.browser.refresh()
+    until(page.is_ready)
+    until(lambda: page.js(kept) == before)
+    # Numbers that are no distance leave the scale as it is; none at all leaves it to the page.
+    choose(page, "linear", "-1")
+    assert page.find("#linear").get_attribute("aria-invalid") == "true"
+    choose(page, "linear", "")
+    until(lambda: "linear" not in page.js("return location.href"))
+    drawn(page, "cells")
+    choose(page, "low", "7")
+    until(lambda: "7%2C" in page.js("return location.href"))
+    page.browser.refresh()
+    until(page.is_ready)
+    until(lambda: page.js("return document.getElementById('low').value") == "7")
+
+
+def test_numbers_in_cells_have_no_digits_that_are_not_there(page):
+    """They come as float32: of a month in nanoseconds seconds remain, but no nanoseconds."""
+    start = np.datetime64("2024-05-01T00:00:00", "ns")
+    date = {"kind": "datetime", "unit": "1 ns"}
+    cases = []
+    for hours in (0, 1, 337, 700):
+        when = start + np.timedelta64(hours, "h")
+        x = float(np.float32((when - start).astype("i8")))
+        told = str(when)[:16].replace("T", " ") if hours else "2024-05-01"
+        cases.append((x, date, int(start.astype("i8")), told))
+    cases.append((float(np.float32(10**15 + 1)), {"kind": "number"}, 2**60, "1.15e18"))
+    cases.append((3.0, {"kind": "number"}, 2**60, str(2**60 + 3)))
+    cases.append((1e7, {"kind": "number"}, 0, "1e7"))
+    for x, choice, zero, wanted in cases:
+        told = page.browser.execute_async_script(
+            "const [x, choice, zero, done] = arguments;"
+            "import('/text.js').then((m) => done(m.roundedText(x, choice, BigInt(zero))))",
+            x,
+            choice,
+            str(zero),
+        )
+        assert told == wanted, (x, choice, zero)
+
+
 def test_two_arrays_have_linked_cursors(browser, tmp_path):
     from selenium.webdriver.common.keys import Keys
 
     xa.from_array(DATA, tmp_path / "one", dims=("time", "y", "x")).close()
-    xa.from_array(-DATA[0], tmp_path / "two", dims=("y", "x")).close()
+    coords = {"x": {"dims": ["x"], "data": ["a"] * 15 + ["b"] * 15}}
+    xa.from_array(-DATA[0], tmp_path / "two", dims=("y", "x"), attrs={"coords": coords}).close()
     with Server(tmp_path, "--no-browser") as server:
         page = Page(browser, server.url)
         page.js(
@@ -891,6 +978,7 @@ def test_two_arrays_have_linked_cursors(browser, tmp_path):
         page.keys(Keys.ARROW_DOWN, "]")
         page.sees("value", str(DATA[1, 11, 15]))
         page.sees("othervalue", str(-DATA[0, 11, 15]))
+        assert page.sees("otherplace", "y 11  ·  x 15 (b)")
         page.find("#over").click()
         assert page.js("return document.getElementById('overpicture').hidden") is False
         assert page.js("return document.getElementById('otherstage').hidden") is True

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
 
 from extarray.common.formatting import text_of
+from extarray.formats import Packing
 from extarray.view.encoding import PARTS, choices_of, encode, pack
 
 RNG = np.random.default_rng(0)
@@ -181,3 +182,14 @@ def test_the_base_of_large_integers_and_dates_is_exact(values):
 def test_small_integers_and_floats_have_no_exact_base():
     for values in (np.arange(5), np.array([1e9, 1e9 + 1]), np.arange(5, dtype="u1")):
         assert encode(values).facts()["exact"] is None
+
+
+def test_packing_may_depend_on_the_place():
+    stored = np.arange(24, dtype="i2").reshape(2, 3, 4)
+    scale = np.array([0.5, 2]).reshape(2, 1, 1)
+    packing = Packing(scale, 1.0, (np.int16(5),), np.dtype("f4"))
+    value, _ = choices_of(stored.dtype, packing)
+    wanted = (stored * scale + 1).astype("f4")
+    wanted[stored == 5] = np.nan
+    for index in [(1, slice(0, 3, 2), slice(1, 3)), (slice(1, 2), 0, 3), (0, 1, 1)]:
+        np.testing.assert_array_equal(value.read(stored, index), wanted[index])

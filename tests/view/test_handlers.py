@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import io
 import json
+import os
 import re
 import shutil
 import struct
 import tempfile
+import weakref
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -24,13 +27,16 @@ import extarray as xa
 pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
 
 from tornado.httpclient import HTTPClientError, HTTPRequest
-from tornado.testing import AsyncHTTPTestCase
+from tornado.testing import AsyncHTTPTestCase, ExpectLog
 from tornado.websocket import websocket_connect
 
+from extarray.common.errors import BoundsError
 from extarray.common.limits import limits
 from extarray.plot import segments
+from extarray.view import exhibits, handlers, places
 from extarray.view.exhibits import Gallery
 from extarray.view.handlers import Site, make_app
+from extarray.view.planes import Abandoned
 
 TOKEN = "the-token-of-the-tests"
 CODES = {"u1": "u1", "i1": "i1", "u2": "<u2", "i2": "<i2", "f4": "<f4"}
@@ -97,6 +103,11 @@ class Case(AsyncHTTPTestCase):
         self.data = make_arrays(self.folder / "arrays")
         self.followers = []
         super().setUp()
+
+    def patch(self, where, name, value):
+        patch = pytest.MonkeyPatch()
+        self.addCleanup(patch.undo)
+        patch.setattr(where, name, value)
 
     def tearDown(self):
         for follower in self.followers:
@@ -497,6 +508,49 @@ class TestWhatIsServed(Case):
         )
         assert "frozen" not in [block[0] for block in head["blocks"]]
 
+    def test_a_folder_is_not_searched_for_each_value(self):
+        self.facts("arrays")
+        self.patch(places, "walk_folders", lambda root: 1 / 0)
+        assert self.facts("value", name="scene", at="2,4,5")["labels"][1] == "1"
+
+    def test_links_that_come_later_lead_nowhere(self):
+        """The names are known from an earlier look."""
+        self.patch(exhibits, "_MOST_OPEN", 0)
+        self.facts("arrays")
+        folder = self.folder / "arrays"
+        for suffix in (".xmd", ".xta"):
+            os.remove(folder / f"records{suffix}")
+            (folder / f"records{suffix}").symlink_to(self.folder / f"outside{suffix}")
+        assert self.ask("array", name="records").code == 404
+
+    def test_what_was_read_is_not_kept_after_an_error(self):
+        """An error knows where it was raised, and that what was read there."""
+        found = []
+
+        def read(array, *rest, **options):
+            values = np.zeros(1000)
+            found.append(weakref.ref(values))
+            raise BoundsError("it has shrunk") if len(found) % 2 else Abandoned
+
+        self.patch(handlers, "read_plane", read)
+        where = {"name": "scene", "at": "0,0,0", "rows": "1,0,50,10", "columns": "2,0,70,10"}
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for _ in range(2):
+            self.ask("plane", **where)
+        assert len(found) == 2
+        assert [each() for each in found] == [None, None]
+
+    def test_no_more_is_read_than_the_page_shows(self):
+        """Whoever asks for all elements of a large plane gets some."""
+        where = {"rows": "1,0,50,10", "columns": "2,0,70,10"}
+        self.patch(limits, "whole_pages", 1)
+        for query in ({}, {"together": 1, "colours": 0, "channels": "0,1"}):
+            head, _ = self.numbers("plane", name="scene", at="0,0,0", whole=1, **where, **query)
+            assert not head["whole"] and not head["more"]
+        head, _ = self.numbers("profile", name="scene", at="0,0,0", axis=2, pixels=10, whole=1)
+        assert not head["whole"] and not head["more"]
+
     def test_the_growth_map_is_laid_out(self):
         """Rectangles cover the cells of a segment, lines part cells, and bounds cut them."""
         head, body = self.numbers(
@@ -539,6 +593,10 @@ class TestWhatIsServed(Case):
     def test_calls_that_make_no_sense(self):
         plane = {"name": "scene", "at": "0,0,0", "rows": "1,0,50,50", "columns": "2,0,70,70"}
         profile = {"name": "scene", "at": "0,0,0", "axis": 0}
+        cells = {"rows": "1,0,4,99", "columns": "2,0,5,99"}
+        xa.from_array(np.zeros(4, "U3000"), self.folder / "arrays" / "long").close()
+        self.patch(handlers, "_MOST_CELLS", 4 * 5 - 1)
+        self.patch(limits, "plane_bytes", 1 << 14)
         cases = [
             ("plane", {**plane, "at": "0,0"}, 409),
             ("plane", {**plane, "at": "6,0,0"}, 409),
@@ -558,6 +616,9 @@ class TestWhatIsServed(Case):
             ("value", {"name": "empty", "at": "0,0"}, 409),
             ("labels", {"name": "scene", "axis": 9, "indices": "0"}, 400),
             ("growth", {"name": "scene", "chunk": "9,0,0", "columns": "2,0,1,1"}, 409),
+            ("growth", {"name": "scene", "chunk": "0,0,0", **cells}, 400),
+            ("texts", {"name": "scene", "at": "0,0,0", "columns": "2,0,4"}, 400),
+            ("texts", {"name": "long", "at": "0", "rows": "0,0,4"}, 400),
             ("array", {"name": "broken"}, 422),
         ]
         for what, query, code in cases:
@@ -576,10 +637,14 @@ CALLS = {
     "profile": {"name": "scene", "at": "0,0,0", "axis": "0"},
     "value": {"name": "scene", "at": "0,0,0"},
     "labels": {"name": "scene", "axis": "0", "indices": "0,1"},
+    "coordinates": {"name": "scene", "axis": "0", "start": "0", "stop": "6", "most": "9"},
+    "texts": {"name": "scene", "at": "0,0,0", "rows": "1,0,5", "columns": "2,0,5"},
+    "box": {"name": "scene", "at": "0,0,0", "rows": "1,0,5", "columns": "2,0,5", "format": "csv"},
     "growth": {"name": "scene", "chunk": "0,0,0", "rows": "1,0,1,1", "columns": "2,0,1,1"},
 }
 WORDS = ["", "x", "-1", "9" * 30, "1e9", "nan", "0,0", ",", "1,,2", "0x1", "\u0663", "1.5", "1_0"]
 WORDS += [" 1", "\0", "a" * 3000, "null", "[0]", "0,0,0,0,0", "\ud7ff", "%00", "0;1", "true"]
+WORDS += ["9" * 999]
 
 
 class TestWhatIsDrawn(Case):
@@ -676,7 +741,7 @@ class TestWhatIsDrawn(Case):
         text = box("scene", "csv", **{**query, "rows": "1,3,9", "columns": "2,10,60"})
         lines = [line.split(",") for line in text.splitlines()]
         assert lines[0] == ["y", *map(str, range(10, 60))]
-        assert [line[0] for line in lines[1:]] == [f"{y:.7g}" for y in np.arange(3, 9) / 4]
+        assert [line[0] for line in lines[1:]] == [str(y) for y in np.arange(3, 9) / 4]
         got = np.array([line[1:] for line in lines[1:]], "f4")
         np.testing.assert_array_equal(got, self.data[2, 3:9, 10:60])
         assert box("scene", "csv", at="0,3,4", columns="0,0,2").splitlines()[:2] == [
@@ -693,6 +758,15 @@ class TestWhatIsDrawn(Case):
             "axis 1,axis 2,axis 0 1,axis 0 0",
             "0,1,13,1",
         ]
+        # Rounded coordinates would be those of other elements, and a text would lose its end.
+        east = 4_649_776.25 + np.arange(2) / 2
+        codes = np.array([b"word", b"x" * 500])
+        coords = {"east": {"dims": ["east"], "data": east.tolist()}}
+        self.make("codes", codes, dims=("east",), attrs={"coords": coords})
+        text = box("codes", "csv", at="0", columns="0,0,2")
+        assert text.splitlines()[1:] == ["4649776.25,word", f"4649776.75,{'x' * 500}"]
+        told = self.facts("labels", name="codes", axis=0, indices="0,1")
+        assert told["labels"] == ["4649776.25", "4649776.75"]
 
     def test_a_file_that_is_too_large_is_refused(self):
         where = {"name": "none", "at": "0,0", "rows": "0,0,300", "columns": "1,0,400"}
@@ -869,6 +943,16 @@ class TestNews(Case):
         assert "no array of this name" in follower.hear()["error"]
 
     @pytest.mark.slow
+    def test_an_error_of_ours_ends_the_connection_and_is_logged(self):
+        """The page connects again; else it would wait for news that never come."""
+        follower = self.follower()
+        revision = self.facts("array", name="scene")["revision"]
+        self.patch(Gallery, "exhibit", lambda gallery, name: 1 / 0)
+        with ExpectLog("tornado.application", "Uncaught exception"):
+            follower.follow("scene", revision)
+            assert follower.hear() is None
+        assert follower.socket.close_code == 1011
+
     def test_no_news_of_another_array(self):
         for name in self.others():
             follower = self.follower()

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +29,8 @@ from extarray import cli
 pytest.importorskip("tornado", reason="the server is Tornado (extra 'view')")
 
 from tornado.websocket import websocket_connect
+
+from extarray.view import serve
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -345,3 +348,17 @@ def test_the_log_moves_no_cursor(monkeypatch, capsys):
         logging.getLogger("tornado.application").error("GET /%s", "\x9b2J\x1b[2J\ue000")
     assert capsys.readouterr().err == "GET /\\x9b2J\\x1b[2J\ue000\n"
     assert not logging.getLogger("tornado").handlers
+
+
+def test_notebooks_and_threads_are_told_to_start_a_process(tmp_path):
+    xa.zeros((2, 3), path=tmp_path / "a").close()
+
+    async def in_a_notebook():
+        serve(tmp_path / "a", browser=False)
+
+    with pytest.raises(xa.ArgumentError, match=r"event loop.*'view', PATH"):
+        asyncio.run(in_a_notebook())
+    with ThreadPoolExecutor(1) as pool:
+        error = pool.submit(serve, tmp_path / "a", browser=False).exception()
+    assert isinstance(error, xa.ArgumentError)
+    assert "main thread" in str(error)

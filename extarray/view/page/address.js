@@ -1,7 +1,7 @@
 // The address keeps the state, behind "#".
 
 import { picture } from "./showing.js";
-import { state } from "./state.js";
+import { choice, state } from "./state.js";
 
 export const saved = () => new URLSearchParams(location.hash.slice(1));
 let rememberTimer = 0;
@@ -19,6 +19,13 @@ export function keepToo(entries) {
   others = entries;
 }
 
+/** The range that a text of an address describes. */
+export function savedRange(text) {
+  const [low, high] = (text ?? "").split(",").map((part) => (part ? Number(part) : NaN));
+  if (low < high) return { range: "hold", low, high };
+  return { range: text === "full" ? "full" : "auto", low: 0, high: 1 };
+}
+
 /** The state, as the address has it. */
 export function fragment() {
   const { name, rows, columns, at, field, part, map, along } = state;
@@ -26,11 +33,15 @@ export function fragment() {
   all.set("mode", state.mode);
   if (state.scale !== "linear") all.set("scale", state.scale);
   all.set("flips", state.flips.map((is, axis) => (is ? axis : "")).filter((text) => text !== "").join(","));
-  if (state.mode === "channels") all.set("channels", state.channels.map((one) => `${one.on ? 1 : 0}${one.colour}`).join(";"));
-  if (state.range === "hold" && state.mode !== "channels") {
-    all.set("range", `${state.low},${state.high}`);
-    if (state.zero) all.set("zero", state.zero);
-  }
+  if (state.scale === "symlog" && state.holdsLinear) all.set("linear", state.linear);
+  if (state.fill === choice().zero) all.set("fill", state.fill ? "1" : "0");
+  if (picture.square !== null) all.set("square", picture.square ? "1" : "0");
+  if (state.onGrid) all.set("grid", "1");
+  const range = ({ range, low, high }) => (range === "hold" ? `${low},${high}` : range);
+  if (state.mode === "channels") {
+    all.set("channels", state.channels.map((one) => `${one.on ? 1 : 0}${one.colour}${range(one)}`).join(";"));
+  } else if (state.range !== "auto") all.set("range", range(state));
+  if (state.zero) all.set("zero", state.zero); // the ranges are relative to it
   if (picture.view && !picture.fitting) {
     const { rows, columns } = picture.seen;
     all.set("window", [...rows, ...columns].map((edge) => Number(edge.toFixed(3))).join(","));

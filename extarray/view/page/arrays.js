@@ -1,10 +1,11 @@
 // The array on show: its facts, and news of it.
 
+import { savedRange } from "./address.js";
 import { ask } from "./api.js";
 import { buildAxes, flipAsUsual, layOut } from "./axes.js";
 import { other, relink, takeUpOther } from "./compare.js";
 import { MAPS } from "./colours.js";
-import { buildFields } from "./controls.js";
+import { buildFields, setGrid } from "./controls.js";
 import { drawGrowth } from "./growthmap.js";
 import { forgetLabels } from "./labels.js";
 import { reload } from "./loading.js";
@@ -19,9 +20,14 @@ import { hideTable } from "./table.js";
 import { grouped } from "./text.js";
 import { markShown, revision, setTree } from "./tree.js";
 
+let latest = 0;
+
 /** Show an array, with the wished state as far as it fits. */
 export async function show(name, wish = new URLSearchParams()) {
+  latest += 1;
+  const mine = latest;
   const info = await ask("array", { name });
+  if (mine !== latest) return; // the reader has chosen another one meanwhile
   state.name = name;
   state.info = info;
   say(null);
@@ -51,11 +57,14 @@ export async function show(name, wish = new URLSearchParams()) {
   state.along = whole("along", 0, n - 1, hidden()[0] ?? state.columns);
   state.slider = hidden()[0] ?? -1;
   state.playing = -1;
-  const range = (wish.get("range") ?? "").split(",").map(Number);
-  state.range = range.length === 2 && range[0] < range[1] ? "hold" : "auto";
+  const { range, low, high } = state.mode === "channels" ? state.channels[0] : savedRange(wish.get("range"));
+  Object.assign(state, { range, low, high });
   state.zero = /^-?\d+$/.test(wish.get("zero") ?? "") ? BigInt(wish.get("zero")) : 0n;
-  if (state.range === "hold") [state.low, state.high] = range;
-  state.fill = !info.choices[state.field].zero;
+  state.holdsLinear = Number(wish.get("linear")) > 0;
+  if (state.holdsLinear) state.linear = Number(wish.get("linear"));
+  state.fill = wish.has("fill") ? wish.get("fill") === "1" : !info.choices[state.field].zero;
+  if (wish.has("square")) picture.square = wish.get("square") === "1";
+  if (wish.has("grid")) setGrid(wish.get("grid") === "1");
   shown.counted = null;
   shown.profile = null;
   shown.chunkMap = null;
@@ -125,6 +134,7 @@ async function buildAll(reset) {
 /** The data type, short. */
 function kindOf(info) {
   const { choices } = info;
+  if (choices[0].packing) return `${choices[0].dtype} stored as ${info.dtype}`;
   return choices[0].label ? `records of ${choices.length} values` : info.dtype;
 }
 
@@ -176,7 +186,7 @@ function takeUp(info) {
   const old = state.info;
   const hasOtherColours = isMixed() && info.shape[state.colours] !== old.shape[state.colours];
   if (info.shape.length !== old.shape.length || hasOtherColours || JSON.stringify(info.choices) !== JSON.stringify(old.choices)) {
-    show(state.name);
+    show(state.name).catch(failed);
     return;
   }
   const before = old.shape;

@@ -9,7 +9,7 @@ import { $, choice, extent, isMixed, state } from "./state.js";
 export function visiblePart() {
   const [rows, columns] = picture.extents;
   if (picture.fitting || !picture.view) return [0, rows, 0, columns];
-  const within = ([from, to], n) => [Math.max(0, Math.floor(from)), Math.min(n, Math.ceil(to))];
+  const within = ([from, to], n) => [Math.max(0, Math.floor(from + 1e-6)), Math.min(n, Math.ceil(to - 1e-6))];
   return [...within(picture.seen.rows, rows), ...within(picture.seen.columns, columns)];
 }
 
@@ -32,9 +32,18 @@ export function python() {
   else if (order.some((place, i) => place !== i)) read += `.transpose(${order.join(", ")})`;
   const parts = { magnitude: `np.abs(${read})`, phase: `np.angle(${read})`, real: `${read}.real`, imaginary: `${read}.imag` };
   if (choice().parts.length) read = parts[state.part];
-  const lines = [...info.code, `shown = ${read}`];
-  if (read.startsWith("np.") && !lines.includes("import numpy as np")) lines.unshift("import numpy as np");
+  const { packing } = choice();
+  const lines = [...(packing?.code ?? info.code), ...(packing && !packing.code ? unpacking(read, packing) : [`shown = ${read}`])];
+  if (lines.some((line) => / np\./.test(line)) && !lines.includes("import numpy as np")) lines.unshift("import numpy as np");
   return lines.join("\n");
+}
+
+/** Python that reads packed numbers, and makes values of them. */
+function unpacking(read, { stored, dtype, scale, offset, missing }) {
+  const values = `stored.astype("${dtype}")${scale ? ` * ${scale}` : ""}${offset ? ` + ${offset}` : ""}`;
+  const lines = [`stored = ${read}${stored ? `.view("${stored}")` : ""}`, `shown = ${values}`];
+  if (missing.length) lines.push(`shown = np.where(np.isin(stored, [${missing.join(", ")}]), np.nan, shown)`);
+  return lines;
 }
 
 /** A link that opens the page as it is, with the token. */

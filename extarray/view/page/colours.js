@@ -257,7 +257,7 @@ export function summary(frame, look) {
   const small = sizes.length ? Math.max(sizes[Math.floor(0.05 * sizes.length)], largest * 1e-12) : 1;
   const counted = { low, high, p1: at(0.01), p99: at(0.99), small, n: n * step };
   // Bins are as wide as each other on the scale.
-  const { to, from } = scaleOf({ scale: look.scale, zero: frame.zero, linear: 10 ** Math.floor(Math.log10(small)) });
+  const { to, from } = scaleOf({ scale: look.scale, zero: frame.zero, linear: look.linear ?? 10 ** Math.floor(Math.log10(small)) });
   const isWhole = look.scale === "linear" && frame.code !== "f4" && high - low < BINS;
   const bins = isWhole ? high - low + 1 : BINS;
   const [a, b] = isWhole ? [low - 0.5, high + 0.5] : [to(low), to(high)];

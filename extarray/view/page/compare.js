@@ -6,7 +6,7 @@ import { summary } from "./colours.js";
 import { axisTicks } from "./labels.js";
 import { failed } from "./notices.js";
 import { Picture } from "./picture.js";
-import { textOf, withUnits } from "./profiles.js";
+import { placeText, textOf, withUnits } from "./profiles.js";
 import { look, paintAs, picture } from "./showing.js";
 import { $, isMixed, mixture, shown, state } from "./state.js";
 import { grouped } from "./text.js";
@@ -118,7 +118,9 @@ frames.failed = failedOther;
 const values = new Latest(async (at) => {
   const { name } = other;
   const answer = await ask("value", { ...question(at), ...otherMixture() });
-  if (name === other.name) $("othervalue").textContent = withUnits(textOf(answer), other.info, fieldOf());
+  if (name !== other.name) return;
+  $("othervalue").textContent = withUnits(textOf(answer), other.info, fieldOf());
+  $("otherplace").replaceChildren(...placeText(placeOf(at), answer, other.info, other.axes.indexOf(state.colours)));
 });
 values.failed = failedOther;
 
@@ -153,6 +155,7 @@ export function follow() {
   const reason = problem();
   $("othername").textContent = reason ? `${other.name} ${reason}` : other.name;
   $("othervalue").hidden = Boolean(reason);
+  $("otherplace").hidden = Boolean(reason);
   if (reason) {
     $("otherstage").hidden = true;
     $("overpicture").hidden = true;

@@ -12,7 +12,7 @@ import { parse } from "./text.js";
 export function buildFields() {
   const { choices } = state.info;
   const options = (texts) => texts.map((text, i) => new Option(text, i));
-  $("field").replaceChildren(...options(choices.map((one) => `${one.label} · ${one.dtype}`)));
+  $("field").replaceChildren(...options(choices.map((one) => `${one.label || "value"} · ${one.dtype}`)));
   $("field").value = state.field;
   $("fieldrow").hidden = choices.length < 2 && !choices[0].label;
   const { parts } = choice();
@@ -68,6 +68,10 @@ export function setScale(scale) {
   $("scale").value = scale;
   // A range with numbers that have no logarithm is no range.
   if (state.range === "hold" && scale === "log" && state.low + Number(state.zero) <= 0) state.range = "auto";
+  changedScale();
+}
+
+function changedScale() {
   count();
   recolour();
   drawProfile();
@@ -104,6 +108,16 @@ export function listenToControls() {
     });
     $(id).addEventListener("blur", () => state.info && recolour());
   }
+  $("linear").addEventListener("change", () => {
+    const text = $("linear").value.trim();
+    const number = parse(text, { kind: "number" });
+    const fits = text === "" || number > 0;
+    $("linear").setAttribute("aria-invalid", String(!fits));
+    if (!fits) return;
+    state.holdsLinear = text !== "";
+    if (state.holdsLinear) state.linear = number;
+    changedScale();
+  });
   $("fill").addEventListener("change", () => setFill($("fill").checked));
   $("field").addEventListener("change", () => setField(Number($("field").value), state.part));
   $("part").addEventListener("change", () => setField(state.field, $("part").value));

@@ -1,5 +1,6 @@
 // How elements are shown: as a line, as colours, as a table; and the channels of mixed colours.
 
+import { savedRange } from "./address.js";
 import { buildAxes, flipAsUsual, layOut } from "./axes.js";
 import { hideTable } from "./table.js";
 import { reload } from "./loading.js";
@@ -41,8 +42,8 @@ export function chooseMode(wish) {
   useMode(modes.includes(wished) ? wished : modes[0], wish.has("columns"));
   const told = wish.get("channels")?.split(";") ?? [];
   told.forEach((text, k) => {
-    const found = text.match(/^([01])(#[0-9a-f]{6})$/);
-    if (found && state.channels[k]) Object.assign(state.channels[k], { on: found[1] === "1", colour: found[2] });
+    const found = text.match(/^([01])(#[0-9a-f]{6})(.*)$/);
+    if (found && state.channels[k]) Object.assign(state.channels[k], { on: found[1] === "1", colour: found[2] }, savedRange(found[3]));
   });
 }
 

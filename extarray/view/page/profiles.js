@@ -21,15 +21,20 @@ export function drawProfile() {
   $("profilevalue").textContent = every;
 }
 
-export function tellValue(at, told) {
-  const { info } = state;
-  $("where").replaceChildren(...info.names.flatMap((name, axis) => {
-    if (told.values && axis === state.colours) return [];
+/** A place in an array as nodes: the indices along its axes, with their coordinates. */
+export function placeText(at, told, info, colours) {
+  return info.names.flatMap((name, axis) => {
+    if (told.values && axis === colours) return [];
     const index = document.createElement("b");
     index.textContent = at[axis];
-    const extra = told.labels[axis] ? ` (${told.labels[axis]}${unitsOf(axis)})` : "";
+    const extra = told.labels[axis] ? ` (${told.labels[axis]}${unitsOf(axis, info)})` : "";
     return [`${name} `, index, extra, "  ·  "];
-  }).slice(0, -1));
+  }).slice(0, -1);
+}
+
+export function tellValue(at, told) {
+  const { info } = state;
+  $("where").replaceChildren(...placeText(at, told, info, state.colours));
   const text = textOf(told);
   $("value").textContent = withUnits(text, info, state.field);
   $("value").title = told.record || text;

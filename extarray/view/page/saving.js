@@ -3,6 +3,7 @@
 import { askFile } from "./api.js";
 import { drawBar } from "./charts.js";
 import { ink } from "./canvas.js";
+import { visiblePart } from "./code.js";
 import { label } from "./labels.js";
 import { failed, say } from "./notices.js";
 import { look, picture } from "./showing.js";
@@ -67,15 +68,14 @@ export async function saveElements(format) {
     say("There are no elements along axes to save.");
     return;
   }
-  const { rows, columns } = picture.seen;
-  const part = (axis, [from, to]) => [axis, Math.max(0, Math.floor(from + 1e-6)), Math.min(state.info.shape[axis], Math.ceil(to - 1e-6))].join(",");
+  const [row, rowEnd, column, columnEnd] = visiblePart();
   try {
     download(await askFile("box", {
       ...question(),
       ...(isMixed() ? mixture() : {}),
       format,
-      rows: state.rows < 0 ? null : part(state.rows, rows),
-      columns: part(state.columns, columns),
+      rows: state.rows < 0 ? null : [state.rows, row, rowEnd].join(","),
+      columns: [state.columns, column, columnEnd].join(","),
     }), format);
     say(null);
   } catch (error) {

@@ -5,7 +5,7 @@ import { Histogram, drawChunks } from "./charts.js";
 import { cssOf, mix, paint, placeOf, summary } from "./colours.js";
 import { Picture, readable } from "./picture.js";
 import { $, choice, extent, isMixed, shown, state } from "./state.js";
-import { grouped, short, unitOf, valueText } from "./text.js";
+import { grouped, roundedText, short, unitOf, valueText } from "./text.js";
 
 export const picture = new Picture($("stage"), $("picture"), $("overlay"));
 export const histogram = new Histogram($("histogram"), (low, high) => setRange("hold", low, high));
@@ -55,8 +55,8 @@ export function count(frame = picture.frame) {
       [one.low, one.high] = rangeOf(one.range, summary(channelOf(frame, k), look()), frame) ?? [one.low, one.high];
     });
   }
-  shown.counted = summary(rangedPart(frame), look());
-  if (shown.counted) state.linear = 10 ** Math.floor(Math.log10(shown.counted.small));
+  shown.counted = summary(rangedPart(frame), { ...look(), linear: state.holdsLinear ? state.linear : null });
+  if (shown.counted && !state.holdsLinear) state.linear = 10 ** Math.floor(Math.log10(shown.counted.small));
   autoRange();
 }
 
@@ -155,6 +155,11 @@ export function recolour() {
       $(id).setAttribute("aria-invalid", "false");
     }
   }
+  $("linearrow").hidden = $("scalerow").hidden || scaleNow() !== "symlog";
+  if (document.activeElement !== $("linear")) {
+    $("linear").value = short(state.linear);
+    $("linear").setAttribute("aria-invalid", "false");
+  }
   $("range").classList.toggle("wide", choice().kind === "datetime" || state.zero !== 0n);
   $("auto").setAttribute("aria-pressed", String(state.range === "auto"));
   $("full").setAttribute("aria-pressed", String(state.range === "full"));
@@ -182,7 +187,7 @@ function resolution() {
 picture.numberText = (value) => {
   if (choice().kind === "text") return null; // a number stands for the first letters
   const t = placeOf(look())(value);
-  return { text: valueText(value, choice(), { zero: state.zero }), colour: readable(cssOf(state.map, Math.min(1, Math.max(0, t || 0)))) };
+  return { text: roundedText(value, choice(), state.zero), colour: readable(cssOf(state.map, Math.min(1, Math.max(0, t || 0)))) };
 };
 picture.chunks = (context, x, y) => {
   if (!state.onGrid || !shown.gridMap) return;

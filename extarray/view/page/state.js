@@ -21,6 +21,7 @@ export const state = {
   map: "Dusk",
   scale: "linear",
   linear: 1, // the symmetric logarithm is linear up to here
+  holdsLinear: false, // whether the user has said so
   range: "auto",
   zero: 0n, // the values below are relative to it
   low: 0,
@@ -60,8 +61,8 @@ export function chunkOf(at) {
   return at.map((i, axis) => Math.floor((i + state.info.offset[axis]) / state.info.chunks[axis]));
 }
 
-export function unitsOf(axis) {
-  const units = unitText(state.info.coordinates[axis]?.units ?? "");
+export function unitsOf(axis, info = state.info) {
+  const units = unitText(info.coordinates[axis]?.units ?? "");
   return units ? ` ${units}` : "";
 }
 

@@ -65,6 +65,22 @@ export function valueText(x, choice, { digits = 5, zero = 0n, seconds = 0 } = {}
   return choice.kind === "timedelta" ? `${text} ${choice.unit.replace(/^1 /, "")}` : text;
 }
 
+const STEPS = [1e-6, 1e-3, 1, 60, 3600, 86400]; // seconds
+
+/** A value that a float32 has rounded, relative to `zero`, with the digits that it still has. */
+export function roundedText(x, choice, zero = 0n) {
+  const error = Math.abs(x) * 2 ** -24;
+  if ((!zero && choice.kind !== "datetime") || error < 0.5) return valueText(x, choice, { zero });
+  const moment = choice.kind === "datetime" ? momentOf(x, choice, zero) : null;
+  if (!moment) return valueText(Number(zero) + x, choice);
+  const seconds = (error * Number(unitOf(choice))) / 1e18;
+  const step = STEPS.find((one) => one >= 2 * seconds) ?? 86400;
+  const half = BigInt(step * 1e6) * 10n ** 12n / 2n;
+  const atto = floorDivide(BigInt(moment.ms) * MILLI + moment.atto + half, 2n * half) * 2n * half;
+  const ms = floorDivide(atto, MILLI);
+  return dateText({ ms: Number(ms), atto: atto - ms * MILLI });
+}
+
 /** Parse a user's input, relative to `zero`; NaN: no value. */
 export function parse(text, choice, zero = 0n) {
   const plain = text.trim().replace(/−/g, "-").replace("∞", "Infinity");

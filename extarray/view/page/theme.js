@@ -11,7 +11,7 @@ export const THEMES = ["auto", "light", "dark"];
 export function setTheme(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  localStorage.setItem("extarray-view-theme", theme);
+  try { localStorage.setItem("extarray-view-theme", theme); } catch { /* not kept, then */ }
   $("theme").textContent = { auto: "System", light: "Light", dark: "Dark" }[theme];
   $("theme").dataset.theme = theme;
   redrawAll();
