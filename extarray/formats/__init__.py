@@ -42,6 +42,8 @@ From the top down; each module uses only modules below it:
     Facts of TIFF files, through tifffile: axes, lengths and units, channels, attributes.
 ``netcdf_parts``
     Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates.
+``netcdf_classic``
+    Where variables of files of the classic formats end, to notice those that were cut off.
 ``hdf5_parts``
     Parts of HDF5 files through h5py: data types, attributes, scales, places of elements.
 ``flat``

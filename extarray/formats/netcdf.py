@@ -52,6 +52,7 @@ from extarray.formats.hdf5_parts import (
     with_holes,
     with_room,
 )
+from extarray.formats.netcdf_classic import check_ends, ends_of
 from extarray.formats.netcdf_parts import (
     Dim,
     Growth,
@@ -432,17 +433,43 @@ def find(dataset: Any, name: Any, file: Any) -> Any:
 
 @contextlib.contextmanager
 def _source(
-    file: Any, name: Any = None, *, text: Any = "U", is_alone: bool = True
+    file: Any, name: Any = None, *, text: Any = "U", is_alone: bool = True, is_ours: bool = False
 ) -> Iterator[Source]:
-    """Open a variable for reading, alone or as one of all in its file."""
+    """Open a variable for reading, alone or as one of all in its file.
+
+    `is_ours`: the dataset that is given was opened here, not by the user.
+    """
     with opened(file, "r") as dataset:
         variable = find(dataset, name, file)
         with as_it_is(variable), contextlib.ExitStack() as stack:
             with of_library(file, _TITLE):
                 source = source_of(variable, text, is_alone)
+                if dataset is not file or is_ours:
+                    source = _within_its_file(variable, source)
                 if dataset is not file:
                     source = stack.enter_context(_in_place(variable, source))
             yield source
+
+
+def _within_its_file(variable: Any, source: Source) -> Source:
+    """Return a source that raises FormatError for a file that was cut off.
+
+    The library reads zeros there.  A file that the user has open may lack what is not written yet.
+    """
+    root = _root_of(variable)
+    if not root.data_model.startswith("NETCDF3"):
+        return source
+    path, read = root.filepath(), source.read
+    ends, needed = ends_of(path), {variable.name, *source.description.coords}
+    if not ends:
+        return source
+
+    def checked(box: Box) -> NDArray[Any]:
+        check_ends(path, ends, needed)
+        return read(box)
+
+    check_ends(path, ends, needed)
+    return replace(source, read=checked)
 
 
 @contextlib.contextmanager
@@ -955,7 +982,8 @@ def _whole_source(file: Any, text: Any = "U") -> Iterator[WholeSource]:
 
         @contextlib.contextmanager
         def source(name: str) -> Iterator[Source]:
-            with _source(outer, name, text=text, is_alone=False) as found:
+            is_ours = outer is not file
+            with _source(outer, name, text=text, is_alone=False, is_ours=is_ours) as found:
                 yield found
 
         with of_library(file, _TITLE):

@@ -297,3 +297,35 @@ def test_files_of_scipy(file, version, unlimited):
     xa.to_netcdf(a, file.with_name("own.nc"), "w", format="NETCDF3_64BIT_OFFSET")
     with io.netcdf_file(file.with_name("own.nc"), mmap=False) as f:
         assert same_values(f.variables["w"][:].astype("f8"), X.astype("f8"))
+
+
+@pytest.mark.parametrize("records", [("y",), ("y", "z"), ("z",), ()])
+@pytest.mark.parametrize("model", [m for m in MODELS if m.startswith("NETCDF3")])
+def test_classic_files_that_were_cut_off_are_refused(file, model, records):
+    """The library reads zeros behind the end.  Padding, and what others hold, may be missing."""
+    x = (X + 1).astype("i2")  # no zeros
+    values = {"x": x[0], "y": x, "z": x[:, 0]}
+    names = ("x", *records)
+    with nc.Dataset(file, "w", format=model) as f:
+        f.title = "records"
+        f.createDimension("t", None)
+        f.createDimension("n", 7)
+        for name, dims in (("x", ("n",)), ("y", ("t", "n")), ("z", ("t",))):
+            if name in names:
+                v = f.createVariable(name, "i2", dims)
+                v.unit = "m"
+                v[:] = values[name]
+    whole = file.read_bytes()
+    refused = set()
+    for length in range(len(whole), len(whole) - 100, -3):
+        file.write_bytes(whole[:length])
+        for name in names:
+            try:
+                assert same_values(xa.from_netcdf(file, name)[...], values[name])
+            except xa.errors.FormatError:
+                refused.add(name)
+                assert length < len(whole)
+    assert refused >= {names[-1]}
+    file.write_bytes(whole[:-4])
+    with pytest.raises(xa.errors.FormatError, match="was cut off"):
+        xa.from_netcdf(file, path=file.with_name("group"))
