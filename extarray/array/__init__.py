@@ -2,6 +2,8 @@
 
 From the top down; each module uses only modules below it:
 
+``publishing``
+    Arrays in buckets that follow an array as it grows.
 ``pyramid``
     Smaller and smaller copies of an array that grow with it.
 ``folders``

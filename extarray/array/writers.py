@@ -51,7 +51,7 @@ __all__ = ["Alone", "Elements", "Shared"]
 
 _later = LazyImports(
     {
-        "extarray.fetched.store": "RemoteStore",
+        "extarray.fetched.published": "open_store",
         "extarray.storage.file_store": "FileStore",
         "extarray.storage.sharing": "FileElements Sharing",
     }
@@ -92,7 +92,7 @@ class Alone:
                 with OnError(opened[0].close):
                     check_writable(opened[0].now.header, path)
         else:
-            opened = _later.RemoteStore.open(path, engine, verify, recover)
+            opened = _later.open_store(path, engine, verify, recover)
         return opened
 
     def serve(self, array: Any) -> None:

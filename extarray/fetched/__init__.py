@@ -2,12 +2,16 @@
 
 From the top down; a module uses only modules below it:
 
+``published``
+    Published arrays: a head that is replaced at each commit, and objects that never change.
 ``store``
     The store of an array elsewhere, which has all that the protocol `Reader` asks for.
 ``downloads``
     Copies of the files of an array elsewhere, to check them.
 ``blobs``
     Chunks in blobs of a packed file elsewhere, in another order than that of their addresses.
+``heads``
+    Heads of published arrays, and the pages that they name.
 ``frozen``
     Frozen chunks of a pair of files elsewhere, beside raw ones.
 ``pairs``

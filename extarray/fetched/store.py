@@ -39,6 +39,7 @@ from extarray.fetched.blobs import InBlobs
 from extarray.fetched.cache import DiskCache
 from extarray.fetched.chunks import Chunks
 from extarray.fetched.frozen import Log, Mixed
+from extarray.fetched.heads import PublishedHere, read_head
 from extarray.fetched.metadata import Content
 from extarray.fetched.origins import Changing, Fixed
 from extarray.fetched.packs import InPack, RemotePack
@@ -270,6 +271,8 @@ class RemoteStore(PairReader):
     def _open_unnamed(self, error: StorageError) -> WholeState:
         """Open a packed file with an unusual name; raise an error if there is none."""
         path = self._given
+        with contextlib.suppress(*NOT_THERE):
+            raise PublishedHere(read_head(path, self.counts))
         with contextlib.suppress(*NOT_THERE, FormatError):
             return self._open_packed(RemotePack(path.as_file()), "")
         if not isinstance(error, MissingError):

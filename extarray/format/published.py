@@ -321,7 +321,8 @@ def join_frames(head: Frame, pages: Sequence[Frame]) -> Published:
     if len(headers) != 1 or len(attrs) != 1:
         raise CorruptError("the published array has no header or attributes, or several")
     header, state = headers[0], head.state
-    records = np.concatenate([frame.records for frame in frames])
+    size = record_bytes(head.ndim)
+    records = np.concatenate([f.records.reshape(len(f.records), size) for f in frames])
     entries = np.concatenate([frame.entries for frame in frames])
     retired = np.concatenate([frame.retired for frame in frames])
     if len(records) != state.n_segments or not values_fit(state, header):
@@ -468,7 +469,7 @@ def encode_object(
 
 
 class ObjectMap:
-    """Which object has the newest version of a chunk.
+    """Map of chunks to the objects that have their newest versions.
 
     Parameters
     ----------

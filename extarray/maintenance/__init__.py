@@ -6,6 +6,8 @@ From the top down; a module uses only modules below it:
     Advice on chunk shapes: which one needs the fewest chunks for the expected requests.
 ``check``
     ``check``: find damage in the files of an array, and repair it.
+``publishing``
+    Publish an array that grows to an object store: one object for its news, and one for the head.
 ``packing``
     Packed files: pack arrays into one file, check it, and unpack it.
 ``group_index``

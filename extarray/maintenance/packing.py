@@ -112,7 +112,15 @@ if TYPE_CHECKING:
     from extarray.grid.bounds import Bounds
     from extarray.storage.store import Present
 
-__all__ = ["Part", "Snapshot", "check_order", "check_packed", "unpack", "write_packed"]
+__all__ = [
+    "Part",
+    "Snapshot",
+    "check_order",
+    "check_packed",
+    "codec_of",
+    "unpack",
+    "write_packed",
+]
 
 _PIECE = 1 << 22
 # Damaged chunks to report one by one.
@@ -275,7 +283,7 @@ class _Packing:
             sequence = sequence_of(order, was.records, was.state.grid)
             if np.array_equal(sequence, np.arange(was.n_chunks)):
                 sequence = None
-        codec = _codec_of(was.header) if self._codec is NOT_GIVEN else self._codec
+        codec = codec_of(was.header) if self._codec is NOT_GIVEN else self._codec
         if sequence is None and codec is not None:
             sequence = np.arange(was.n_chunks)
         blocks: dict[BlockKind, bytes] = {}
@@ -394,7 +402,7 @@ class _RunningCRC:
             self.value = value
 
 
-def _codec_of(header: Header) -> Codec | None:
+def codec_of(header: Header) -> Codec | None:
     """Return the codec of an array's chunks, packed or frozen, if they fit into blobs."""
     if not fits_blob(header.chunk_bytes):
         return None

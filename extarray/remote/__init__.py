@@ -1,4 +1,4 @@
-"""Objects on web servers and in buckets: read in few, large, conditional requests.
+"""Objects on web servers and in buckets: few, large, conditional requests.
 
 An object is read as it was when it was opened: each request carries the object's ETag, so parts of
 two versions never mix.  A thread in the background runs an event loop, in which requests wait
@@ -17,6 +17,8 @@ they quote whole URLs, and servers quote signatures.
 
 Its modules, from the top down; each uses some of those below it:
 
+``writing``
+    Write new objects, and replace one under the condition that nobody else has.
 ``objects``
     Objects as they were when they were opened, and reading of many ranges at once.
 ``locations``

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-__all__ = ["PIECE", "Answer", "Backend", "Failure", "FailureKind", "Request", "failure_of"]
+__all__ = [
+    "PIECE",
+    "Answer",
+    "Backend",
+    "Failure",
+    "FailureKind",
+    "Listed",
+    "Mark",
+    "Request",
+    "WritingBackend",
+    "failure_of",
+]
 
 #: Bytes of an answer that have to come within the timeout.
 PIECE = 128 << 10
@@ -16,6 +27,9 @@ PIECE = 128 << 10
 FailureKind: TypeAlias = Literal[
     "missing", "replaced", "unmodified", "denied", "whole", "again", "busy", "never"
 ]
+
+#: What tells a store one version of an object from others; empty: that there is none.
+Mark: TypeAlias = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +106,7 @@ def failure_of(status: int, said: str, after: float | None = None) -> Failure:
         403: "denied",
         404: "missing",
         408: "again",
+        409: "again",  # another conditional write at the same moment
         410: "missing",
         412: "replaced",
         416: "again",
@@ -105,9 +120,57 @@ def failure_of(status: int, said: str, after: float | None = None) -> Failure:
     return Failure(kinds.get(status, "again" if status >= 500 else "never"), said, after)
 
 
+class Listed(NamedTuple):
+    """An object in a folder.
+
+    Attributes
+    ----------
+    name : str
+        Its name in the folder.
+    size : int
+    modified : float
+        Seconds since 1970 at which it was written, by the clock of the server.
+    """
+
+    name: str
+    size: int
+    modified: float
+
+
 class Backend(Protocol):
     """A library that makes requests; its methods run in the event loop of `background`."""
 
     async def get(self, request: Request) -> Answer:
         """Make one request; raise `Failure` if its answer is anything but the range."""
+        ...
+
+
+class WritingBackend(Backend, Protocol):
+    """A library that also writes.
+
+    Attributes
+    ----------
+    why_not_writable : str
+        The reason if it cannot replace an object under a condition, or "".
+    """
+
+    why_not_writable: str
+
+    async def whole(self, path: str, seconds: float) -> tuple[bytes, Mark]:
+        """Read an object as a whole."""
+        ...
+
+    async def put(self, path: str, data: bytes, mark: Mark | None, seconds: float) -> Mark:
+        """Write an object; with a mark, only in place of that version.
+
+        Otherwise the `Failure` is "replaced".
+        """
+        ...
+
+    async def listed(self, path: str, seconds: float) -> list[Listed]:
+        """Return the objects in a folder."""
+        ...
+
+    async def remove(self, paths: list[str], seconds: float) -> None:
+        """Remove objects, as far as they exist."""
         ...

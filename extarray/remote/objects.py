@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Self
 
-__all__ = ["Counts", "Location", "Reading", "RemoteObject"]
+__all__ = ["Counts", "Location", "Reading", "RemoteObject", "pause_of"]
 
 _T = TypeVar("_T")
 
@@ -572,10 +572,10 @@ async def _attempts(
         if attempt > retries:
             raise _error(location, request, failure, attempt, is_open)
         counts.retries += 1
-        await asyncio.sleep(_pause(failure, attempt))
+        await asyncio.sleep(pause_of(failure, attempt))
 
 
-def _pause(failure: Failure, attempt: int) -> float:
+def pause_of(failure: Failure, attempt: int) -> float:
     """Return the seconds before the next attempt: more each time, and of each client others."""
     is_busy = failure.kind == "busy"
     pause = limits.remote_pause_if_busy if is_busy else limits.remote_pause

@@ -10,17 +10,20 @@ obstore's threads do not live on in a forked child, where its calls would wait f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from extarray.common.extras import require
-from extarray.remote.answers import PIECE, Answer, Failure, Request, failure_of
+from extarray.remote.answers import PIECE, Answer, Failure, Listed, Request, failure_of
 from extarray.remote.options import Policy, for_obstore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from extarray.remote.answers import Mark
 
 __all__ = ["StoreBackend", "UrlBackend", "stayed_in_parent"]
 
@@ -36,6 +39,11 @@ _STEP = 1 << 20
 # event loop uses them.
 _stores: dict[tuple[str, str], Any] = {}
 _MOST_STORES = 16
+
+# Classes of stores without conditional writes.
+_UNCONDITIONAL = ("HTTPStore", "LocalStore")
+# Objects to remove at a time.
+_AT_ONCE = 1000
 
 _first_user = 0  # the process that began to use obstore's threads
 
@@ -86,6 +94,97 @@ class StoreBackend:
         # Outside of the handler: no error of obstore, which quotes URLs, stays in a traceback.
         raise failure
 
+    # -- writing -------------------------------------------------------------------------------
+
+    @property
+    def why_not_writable(self) -> str:
+        """The reason if objects cannot be replaced under a condition, or ""."""
+        name = type(self._store).__name__
+        if name in _UNCONDITIONAL:
+            return (
+                f"obstore's {name} cannot replace an object under a condition; give a bucket of "
+                "S3, Google or Azure, or a server like them"
+            )
+        return ""
+
+    async def whole(self, path: str, seconds: float) -> tuple[bytes, Mark]:
+        """Read an object as a whole."""
+
+        async def ask(obstore: Any, store: Any, path: str) -> tuple[bytes, Mark]:
+            result = await obstore.get_async(store, path)
+            start, stop = result.range
+            data = await _body(result, stop - start, seconds)
+            return data, _mark_of(result.meta)
+
+        found: tuple[bytes, Mark] = await self._asked(ask, path, seconds)
+        return found
+
+    async def put(self, path: str, data: bytes, mark: Mark | None, seconds: float) -> Mark:
+        """Write an object; with a mark, only in place of that version."""
+        mode: Any = "overwrite" if mark is None else mark or "create"
+
+        async def ask(obstore: Any, store: Any, path: str) -> Mark:
+            result = await obstore.put_async(store, path, data, mode=mode, use_multipart=False)
+            return _mark_of(result)
+
+        seconds *= 1 + len(data) // PIECE
+        found: Mark = await self._asked(ask, path, seconds)
+        return found
+
+    async def listed(self, path: str, seconds: float) -> list[Listed]:
+        """Return the objects in a folder."""
+
+        async def ask(obstore: Any, store: Any, path: str) -> list[Listed]:
+            stream = obstore.list(store, path)
+            found: list[Listed] = []
+            while True:
+                async with asyncio.timeout(seconds):
+                    batch = await anext(stream, None)
+                if batch is None:
+                    return found
+                for meta in batch:
+                    name = meta["path"].rpartition("/")[2]
+                    time = meta["last_modified"].timestamp()
+                    found.append(Listed(name, int(meta["size"]), time))
+
+        found: list[Listed] = await self._asked(ask, path, None)
+        return found
+
+    async def remove(self, paths: list[str], seconds: float) -> None:
+        """Remove objects, as far as they exist."""
+
+        async def ask(obstore: Any, store: Any, path: str) -> None:
+            for first in range(0, len(paths), _AT_ONCE):
+                some = paths[first : first + _AT_ONCE]
+                async with asyncio.timeout(2 * seconds):
+                    try:
+                        await obstore.delete_async(store, some)
+                    except FileNotFoundError:  # one of them, in a store that tells
+                        for one in some:
+                            with contextlib.suppress(FileNotFoundError):
+                                await obstore.delete_async(store, one)
+
+        await self._asked(ask, paths[0], None)
+
+    async def _asked(
+        self, ask: Callable[..., Coroutine[Any, Any, Any]], path: str, seconds: float | None
+    ) -> Any:
+        """Make a request; raise `Failure` for errors of obstore."""
+        _check_process()
+        obstore = require("obstore", "remote", _PURPOSE)
+        store, path = self._store_for(path)
+        failure: Failure
+        try:
+            async with asyncio.timeout(seconds):
+                return await ask(obstore, store, path)
+        except Failure as error:
+            failure = error
+        except TimeoutError:
+            failure = Failure("again", "the server did not answer in time")
+        except Exception as error:  # noqa: BLE001 -- obstore raises errors of several kinds
+            failure = _failure(error)
+        raise failure
+
 
 class UrlBackend(StoreBackend):
     """Requests to URLs: of one bucket, or of one web server.
@@ -118,6 +217,13 @@ class UrlBackend(StoreBackend):
         self._config, self._client = for_obstore(scheme, options, policy, userinfo)
         self._how = repr(sorted(self._client.items(), key=str))
         self._bucket = None if scheme in {"http", "https"} else self._made_bucket()
+
+    @property
+    def why_not_writable(self) -> str:
+        """The reason if objects cannot be replaced under a condition, or ""."""
+        if self._bucket is not None:
+            return ""
+        return "a web server has no conditional writes; give a bucket: s3://, gs:// or az://"
 
     def _made_bucket(self) -> Any:
         classes = {"s3": "S3Store", "gs": "GCSStore", "az": "AzureStore"}
@@ -206,6 +312,11 @@ async def _body(result: Any, size: int, seconds: float) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+def _mark_of(meta: Mapping[str, Any]) -> Mark:
+    """Return what replaces this very version of an object."""
+    return {key: str(meta[key]) for key in ("e_tag", "version") if meta.get(key) is not None}
+
+
 def _is_strong(tag: str) -> bool:
     return tag.startswith('"')
 
@@ -254,6 +365,8 @@ def _failure(error: Exception) -> Failure:
     said = f"the server answered {status[1]}" if status else "no answer of the server"
     if code:
         said += f" ({code[1]})"
+    if type(error).__name__ == "AlreadyExistsError":
+        return Failure("replaced", "the object is there already")
     if status:
         return failure_of(int(status[1]), said)
     if isinstance(error, FileNotFoundError):

@@ -28,7 +28,7 @@ NAMES = sorted(
 
 
 #: Libraries that examples use, and that the extra "test" lacks.
-OPTIONAL = ("napari",)
+OPTIONAL = ("napari", "obstore")
 
 
 class Finder(doctest.DocTestFinder):

@@ -1,0 +1,432 @@
+"""Published arrays: a head that is replaced at each commit, and objects that never change.
+
+A reader of an old head reads on.  A newer head comes with a conditional request, and chunks that it
+leads to other objects for are fetched again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from extarray.common.arguments import check_choice
+from extarray.common.choices import VERIFICATIONS
+from extarray.common.config import config
+from extarray.common.errors import (
+    ArgumentError,
+    ChecksumError,
+    CorruptError,
+    FormatError,
+    MissingError,
+    ReplacedError,
+    ResultError,
+)
+from extarray.common.forks import in_children
+from extarray.common.on_error import OnError
+from extarray.fetched.chunks import Arrived, Version
+from extarray.fetched.heads import Head, PublishedHere, removed
+from extarray.fetched.metadata import Content
+from extarray.fetched.origins import Fixed, start_blobs
+from extarray.fetched.pairs import RemotePair, RemoteStates
+from extarray.fetched.store import RemoteStore
+from extarray.format.blobs import FILL, MIXED, BlobsBlock, decode_blob
+from extarray.format.header import encode_seal
+from extarray.format.published import (
+    TABLE_AT,
+    ObjectMap,
+    decode_table,
+    metadata_image,
+    name_of,
+    places_of,
+    table_bytes,
+)
+from extarray.remote.objects import Counts, RemoteObject
+from extarray.storage.blobs import decoding_threads, name_elements
+from extarray.storage.filesystem import family
+from extarray.storage.following import Update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from extarray._core._axial import Axial
+    from extarray.fetched.chunks import Handle
+    from extarray.fetched.paths import RemotePath
+    from extarray.format.blobs import Stored
+    from extarray.format.published import Table
+    from extarray.remote.objects import Reading
+    from extarray.storage.states import WholeState
+
+__all__ = ["PublishedStore", "open_store"]
+
+# Bytes of objects that come as a whole with their tables, and how many of them stay.
+_WHOLE = 1 << 16
+_MOST_WHOLE = 256
+
+
+def open_store(
+    path: RemotePath, engine: str, verify: str | None, recover: bool | None = None
+) -> tuple[RemoteStore, Axial]:
+    """Open an array elsewhere: a packed file, a pair of files, or a published array."""
+    try:
+        return RemoteStore.open(path, engine, verify, recover)
+    except PublishedHere as found:
+        head = found.head
+    return PublishedStore.of_head(path, engine, verify, recover, head)
+
+
+class _Part(NamedTuple):
+    """Chunks on their way that come from one object.
+
+    Attributes
+    ----------
+    reading : Reading
+    numbers, addresses, words : list of int
+        Of the chunks, in the order of the ranges that are read.
+    block : BlobsBlock
+    """
+
+    reading: Reading
+    numbers: list[int]
+    addresses: list[int]
+    words: list[int]
+    block: BlobsBlock
+
+
+class InObjects(Fixed):
+    """The chunks of a published array, as of the head that was taken up last.
+
+    Parameters
+    ----------
+    pair : RemotePair
+    counts : Counts
+    head : Head
+    axial : Axial
+        For messages about damaged chunks.
+    """
+
+    def __init__(self, pair: RemotePair, counts: Counts, head: Head, axial: Axial) -> None:
+        super().__init__(head.object, 0, pair.header.chunk_bytes)
+        self._pair, self._counts = pair, counts
+        self._tables: dict[bytes, Table] = {}
+        self._whole: dict[bytes, RemoteObject] = {}
+        self.filled = pair.header.fill * (self._size // max(1, len(pair.header.fill)))
+        self._number = 0
+        self.take(head, axial)
+
+    @property
+    def version(self) -> Version:
+        """The version of the head."""
+        return Version(self._number, True)
+
+    def take(self, head: Head, axial: Axial) -> None:
+        """Take chunks from the objects of another head from now on."""
+        entries = head.found.entries
+        known = {row.tobytes() for row in entries["uuid"]}
+        self._tables = {uuid: t for uuid, t in self._tables.items() if uuid in known}
+        self._whole = {uuid: o for uuid, o in self._whole.items() if uuid in known}
+        objects = ObjectMap(entries, partial(self._tables_of, entries))
+        self.object, self.axial = head.object, axial
+        self._number += 1
+        self._objects = objects  # at once, for threads that read
+
+    def n_threads(self, n_chunks: int) -> int:
+        """Return how many threads are worth it to decode so many chunks."""
+        return decoding_threads(BlobsBlock(bytes(16), 0, codec=MIXED), n_chunks * self._size)
+
+    # -- objects ---------------------------------------------------------------------------------
+
+    def _object(self, entry: Any) -> RemoteObject:
+        """Return an object, which never changes, and so needs no request to be opened."""
+        uuid = entry["uuid"].tobytes()
+        whole = self._whole.get(uuid)
+        if whole is not None:
+            return whole
+        place = (self._pair.path / name_of(uuid)).object()
+        return RemoteObject(place, int(entry["size"]), None, counts=self._counts).any_version()
+
+    def _tables_of(self, entries: NDArray[Any], numbers: list[int]) -> dict[int, Table]:
+        """Return tables of objects, by their numbers; fetch those that are not at hand."""
+        missing = [n for n in numbers if entries["uuid"][n].tobytes() not in self._tables]
+        sizes = table_bytes(entries)
+        if int(sizes[missing].sum()) > config.max_result:
+            raise ResultError("the tables of objects, which are needed at a time, are too long")
+        coming = []
+        for number in missing:
+            entry, size = entries[number], int(entries["size"][number])
+            found, is_whole = self._object(entry), size <= _WHOLE
+            start, length = (0, size) if is_whole else (TABLE_AT, int(sizes[number]))
+            coming.append((entry, number, is_whole, found.start([start], [length])))
+        try:
+            for entry, number, is_whole, reading in coming:
+                data = bytes(reading.result()[0])
+                uuid = entry["uuid"].tobytes()
+                if is_whole:
+                    if len(self._whole) < _MOST_WHOLE:
+                        self._whole[uuid] = self._kept(entry, data)
+                    data = data[TABLE_AT : TABLE_AT + int(sizes[number])]
+                self._tables[uuid] = self._decoded_table(data, entry)
+        except ReplacedError:
+            raise removed(self._pair.path) from None
+        return {n: self._tables[entries["uuid"][n].tobytes()] for n in numbers}
+
+    def _kept(self, entry: Any, data: bytes) -> RemoteObject:
+        place = (self._pair.path / name_of(entry["uuid"].tobytes())).object()
+        return RemoteObject(place, len(data), None, data, counts=self._counts)
+
+    def _decoded_table(self, data: bytes, entry: Any) -> Table:
+        try:
+            return decode_table(data, entry)
+        except CorruptError as error:
+            name = name_of(entry["uuid"].tobytes())
+            raise CorruptError(f"'{self._pair.path}/{name}': {error}") from None
+
+    # -- chunks ----------------------------------------------------------------------------------
+
+    def start(self, addresses: NDArray[Any]) -> Handle:
+        """Begin to fetch chunks."""
+        number, objects = self._number, self._objects
+        owners = objects.owners(addresses)
+        numbers = np.unique(owners[owners >= 0]).tolist()
+        tables = self._tables_of(objects.entries, numbers)
+        filled = np.flatnonzero(owners < 0).tolist()
+        places = []
+        total = 0
+        for n in numbers:
+            here = np.flatnonzero(owners == n)
+            entry, table = objects.entries[n], tables[n]
+            at, _ = table.find(addresses[here])
+            try:
+                found, block = places_of(table, at, entry, MIXED, self._size)
+            except ChecksumError as error:
+                raise self._told(error) from None
+            filled += here[table.words[at] == FILL].tolist()
+            is_blob = table.words[at] != FILL
+            places.append((entry, here[is_blob], table.words[at][is_blob], found, is_blob, block))
+            total += int(found.sizes.sum())
+        if total > config.max_result:
+            raise ResultError(
+                f"{len(addresses)} chunks, which are needed at a time, exceed config.max_result"
+            )
+        n_axes, parts = len(self._pair.header.chunks), []
+        for entry, here, words, found, is_blob, block in places:
+            if not len(here):
+                continue
+            offsets, sizes = found.offsets[is_blob].tolist(), found.sizes[is_blob].tolist()
+            reading = start_blobs(self._object(entry), offsets, sizes, n_axes)
+            parts.append(
+                _Part(reading, here.tolist(), addresses[here].tolist(), words.tolist(), block)
+            )
+        return _Coming(self, number, parts, set(filled))
+
+    def changed(self, addresses: NDArray[Any], brought: Mapping[int, Version | None]) -> list[int]:
+        """Return the addresses of chunks that other objects have than those they came from."""
+        entries = self._objects.entries
+        owners = self._objects.owners(addresses).tolist()
+        found = []
+        for address, owner in zip(addresses.tolist(), owners, strict=True):
+            version = brought.get(address)
+            uuid = entries["uuid"][owner].tobytes() if owner >= 0 else b""
+            if version is None or version.log != uuid:
+                found.append(address)
+        return found
+
+    def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
+        """Raise ArgumentError: chunks are in several objects."""
+        raise ArgumentError(
+            f"the chunks of '{self._pair.path}', a published array, are in many objects; copy it "
+            "to a file first"
+        )
+
+    def decoded(
+        self, address: int, blob: Any, block: BlobsBlock, threads: int, room: memoryview
+    ) -> Any:
+        """Return a chunk from its blob, perhaps in `room`."""
+        itemsize, verifies = self._pair.header.dtype.itemsize, self._pair.verify != "never"
+        try:
+            return decode_blob(blob, address, block, room, itemsize, verifies, threads)
+        except ChecksumError as error:
+            raise self._told(error) from None
+
+    def _told(self, error: ChecksumError) -> ChecksumError:
+        """Return an error about a chunk that tells which elements are lost."""
+        pair = self._pair
+        return name_elements(error, pair.header, pair.state, self.axial, str(pair.path))
+
+    def removed(self) -> ReplacedError:
+        """Return the error for an object that a cleaner has removed."""
+        return removed(self._pair.path)
+
+
+class _Coming:
+    """Chunks on their way, from several objects."""
+
+    def __init__(
+        self, origin: InObjects, number: int, parts: list[_Part], filled: set[int]
+    ) -> None:
+        self._origin, self._number, self._parts, self._filled = origin, number, parts, filled
+        self._at = {
+            number: (at, place)
+            for at, part in enumerate(parts)
+            for place, number in enumerate(part.numbers)
+        }
+
+    def arrivals(self, wanted: Iterable[int]) -> Iterator[Arrived]:
+        """Yield chunks of the fill value, and functions that decode others, as they come."""
+        origin, filled = self._origin, []
+        left: dict[int, list[int]] = {}
+        for number in wanted:
+            if number in self._filled:
+                filled.append((number, origin.filled))
+            else:
+                at, place = self._at[number]
+                left.setdefault(at, []).append(place)
+        # The object of a chunk without a blob is not noted: such a chunk costs nothing to renew.
+        if filled:
+            yield Arrived(filled, Version(self._number, True, FILL))
+        for at, places in left.items():
+            part = self._parts[at]
+            uuid = part.block.uuid
+            try:
+                for found in part.reading.arrivals(places):
+                    threads = origin.n_threads(1) if len(found) == 1 else 1
+                    for place, blob in found:
+                        address, word = part.addresses[place], part.words[place]
+                        chunk = partial(origin.decoded, address, blob, part.block, threads)
+                        version = Version(self._number, True, word, uuid)
+                        yield Arrived([(part.numbers[place], chunk)], version)
+            except ReplacedError:
+                raise origin.removed() from None
+
+    def cancel(self) -> None:
+        """Give them up."""
+        for part in self._parts:
+            part.reading.cancel()
+
+
+class PublishedStore(RemoteStore):
+    """The store of a published array; `open_store` returns one."""
+
+    origin: InObjects
+    _newer: Head | None = None  # that was found, but not taken up
+
+    @classmethod
+    def of_head(
+        cls,
+        path: RemotePath,
+        engine: str,
+        verify: str | None,
+        recover: bool | None,
+        head: Head,
+    ) -> tuple[Self, Axial]:
+        """Open an array from its head."""
+        verify = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
+        self = cls(path, verify)
+        self._recover = recover
+        self.counts = head.object.counts
+        with OnError(self.now.close), family("cannot open '{}'", path):
+            self._head = head
+            found = self._read_head(head)
+            self.origin = InObjects(self.now, self.counts, head, found.axial)
+            self._begin(found, engine)
+        in_children(self, cls._forked)
+        return self, found.axial
+
+    def _read_head(self, head: Head) -> WholeState:
+        image = metadata_image(head.found)
+        found = self._read_state(Content(len(image), ((0, image),)), 0, b"")
+        self._end_data(found)
+        return found
+
+    def _end_data(self, found: WholeState) -> None:
+        """Give the data the seal that the state of a published array stands for."""
+        seal = encode_seal(self.now.header.uuid)
+        self._take_end(found.state.data_bytes + len(seal), seal)
+
+    # -- updates ---------------------------------------------------------------------------------
+
+    def _fetch(self) -> bool:
+        """Ask for a newer head; tell whether there is one of this array."""
+        try:
+            newer = (self._newer or self._head).refreshed()
+        except MissingError:
+            return False
+        if newer is None:
+            return True
+        known = self._newer or self._head
+        if newer.found.header.uuid != known.found.header.uuid:
+            return False
+        if newer.found.head.number > known.found.head.number:  # else a proxy has kept an older one
+            self._newer = newer
+        return True
+
+    def refresh(self, axial: Axial) -> Axial | None:
+        """Adopt a newer head; one request, if there is none."""
+        pair = self.now
+        with family("cannot refresh '{}'", pair.path):
+            self._is_replaced = not self._fetch()
+            newer = self._newer
+            if newer is None:
+                return None
+            return self._adopt_head(newer)
+
+    def _adopt_head(self, head: Head) -> Axial:
+        pair = self.now
+        is_same_size = head.found.header.chunk_bytes == pair.header.chunk_bytes
+        image = metadata_image(head.found)
+        other = RemotePair(pair.path)
+        try:
+            other.metadata = Content(len(image), ((0, image),)).shadow(pair.names[0])
+            try:
+                other.read_header()
+                found = RemoteStates(other).newest_state()
+            except FormatError as error:
+                raise type(error)(f"'{pair.path}/head': {error}") from None
+            pair.cover(found.state.data_bytes)
+            with self._lock:
+                pair.metadata, other.metadata = other.metadata, pair.metadata
+                pair.header = other.header
+                self._head, self._newer = head, None
+                self._end_data(found)
+            pair.watch_cuts()
+            self.following.adopt(Update(found.state, None, found.extents, found.attrs, 0))
+            if not is_same_size:
+                self.origin = InObjects(pair, self.counts, head, found.axial)
+                self._begin_chunks()
+            else:
+                self._renew(head, found.axial)
+                self._begin_cache()
+            return found.axial
+        finally:
+            other.close()
+
+    def _renew(self, head: Head, axial: Axial) -> None:
+        """Let chunks come anew that other objects have by now."""
+        supply = self.now.supply
+        assert supply is not None
+        self.origin.take(head, axial)
+        self.provider.forget_coming()
+        supply.settle()
+        n_chunks = axial.size
+        present = supply.present
+        present = present[present < n_chunks]
+        supply.renew(np.array(self.origin.changed(present, self.provider.brought), np.int64))
+
+    def was_superseded(self) -> bool:
+        """Tell whether a newer head was found."""
+        return self._newer is not None
+
+    # -- contents --------------------------------------------------------------------------------
+
+    def url_of(self, suffix: str) -> str | None:
+        """Return None: chunks are in several objects."""
+        return None
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the objects with chunks."""
+        return int(self._head.found.entries["size"].sum())
