@@ -145,6 +145,12 @@ class PublishedArray:
 
     It may be used by one thread at a time.
 
+    Parameters
+    ----------
+    source : ExtArray
+    path : RemotePath
+    codec : Codec or None
+
     Attributes
     ----------
     source : ExtArray

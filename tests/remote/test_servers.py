@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import extarray as xa
 import extarray.errors as errors
 from extarray.remote.objects import Location, RemoteObject
 
@@ -266,3 +267,32 @@ assert len(tail) == 10
             "AWS_REGION": "us-east-1",
         },
     )
+
+
+def test_an_array_that_is_published(bucket, tmp_path):
+    url, _ = bucket
+    place = f"s3://bucket/{tmp_path.name}/live (ü)"
+    given = {"storage_options": {**options(url), "region_name": "us-east-1"}}
+    with xa.create(tmp_path / "a", (0, 6, 5), chunks=(2, 3, 5)) as a:
+        p = xa.publish(a, place, **given)
+        with xa.open(place, **given) as reader:
+            for n in range(8):
+                before = p.requests
+                a.extend(n % 2, 2 + n % 2, "start" if n % 3 else "end")
+                a[...] = n
+                a.attrs["n"] = n
+                assert p.update(compare=True)
+                assert p.requests["puts"] - before["puts"] <= 3
+                assert p.requests["gets"] == before["gets"]
+                assert reader.refresh() and not reader.refresh()
+                assert reader.attrs["n"] == n
+                np.testing.assert_array_equal(reader[...], a[...])
+            q = xa.publish(a, place, **given)
+            a.append(np.ones((1, *a.shape[1:])), axis=0)
+            assert q.update() and not p.update()  # its head was replaced by another publisher
+            assert p.clean() == 0
+            assert p.clean(older_than=0) > 0
+            assert reader.refresh()
+            np.testing.assert_array_equal(reader[...], a[...])
+        with xa.open(place, **given) as other:
+            np.testing.assert_array_equal(other[...], a[...])
