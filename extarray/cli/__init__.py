@@ -24,6 +24,8 @@ Its modules, from the top down; each uses some of those below it:
     List, copy, move, remove and pack arrays and folders of them.
 ``pictures``
     Draw arrays in files, in the terminal, and in the browser; serve them to viewers.
+``publish``
+    Publish arrays in buckets, and follow them as they grow.
 ``work``
     Long work: rechunk, recommend chunk shapes, benchmark.
 ``_reader``
@@ -90,6 +92,7 @@ COMMANDS = {
     "mv": "files.mv",
     "rm": "files.rm",
     "pack": "files.pack",
+    "publish": "publish.publish",
     "index": "files.index",
     "unpack": "files.unpack",
     "rechunk": "work.rechunk",

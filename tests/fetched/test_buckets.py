@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -138,3 +139,40 @@ def test_a_pair_that_grows(bucket, tmp_path):
         put(tmp_path)
         with pytest.raises(ReplacedError):
             a[...]
+
+
+def test_the_command_that_publishes(bucket, tmp_path, monkeypatch):
+    testing = pytest.importorskip("click.testing")
+    from extarray.cli import command_line
+
+    options, _ = bucket
+    monkeypatch.setenv("AWS_ENDPOINT_URL", options["endpoint_url"])
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["key"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret"])
+    monkeypatch.setenv("AWS_REGION", options["region"])
+    url = "s3://bucket/published"
+
+    def run(*words):
+        found = testing.CliRunner().invoke(
+            command_line(), ["publish", str(tmp_path / "a"), url, *words]
+        )
+        return found.exit_code, found.output
+
+    with xa.from_array(X, tmp_path / "a", (4, 8, 8)) as a:
+        status, text = run()
+        assert (status, text[:14]) == (0, "(24, 30, 20): ")
+        a.append(X[:3], axis=0)
+        a[0] = 5
+        a.flush()
+        status, text = run("--compare", "--clean", "--older-than", "0")
+        assert status == 0 and " removed" in text
+        with xa.open(url, storage_options=options) as b:
+            np.testing.assert_array_equal(b[...], a[...])
+            thread = threading.Timer(0.3, lambda: a.append(X[3:6], axis=0))
+            thread.start()
+            status, text = run("--follow", "--every", "0.05", "--timeout", "2")
+            thread.join()
+            assert status == 0 and "(30, 30, 20): " in text
+            assert b.refresh()
+            np.testing.assert_array_equal(b[...], a[...])
+    assert run("--timeout", "1")[0] == 2
