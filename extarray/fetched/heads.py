@@ -107,18 +107,19 @@ def _whole(path: RemotePath, found: RemoteObject, known: dict[bytes, Frame]) -> 
 def _pages(
     path: RemotePath, head: Frame, known: dict[bytes, Frame], counts: Counts
 ) -> dict[bytes, Frame]:
-    """Return the pages that a head names, in its order."""
-    if int(head.pages["size"].sum()) > config.max_result:
+    """Return the pages that a head names, and readers need, in its order."""
+    rows = head.pages[head.pages["graves"] == 0]
+    if int(rows["size"].sum()) > config.max_result:
         raise ResultError(f"the pages of '{path}' exceed config.max_result")
     coming = {}
-    for row in head.pages:
+    for row in rows:
         uuid = row["uuid"].tobytes()
         if uuid not in known:
             place = (path / name_of(uuid)).object()
             page = RemoteObject(place, int(row["size"]), None, counts=counts).any_version()
             coming[uuid] = page.start([0], [int(row["size"])])
     pages = {}
-    for row in head.pages:
+    for row in rows:
         uuid = row["uuid"].tobytes()
         if uuid in known:
             pages[uuid] = known[uuid]

@@ -88,8 +88,8 @@ ENTRY = np.dtype(
         ("zero", "<u4"),
     ]
 )
-#: A part of the lists.
-PAGE = np.dtype([("uuid", "V16"), ("size", "<u8"), ("crc", "<u4"), ("zero", "<u4")])
+#: A part of the lists; readers need none with `graves`, which has retired entries alone.
+PAGE = np.dtype([("uuid", "V16"), ("size", "<u8"), ("crc", "<u4"), ("graves", "<u4")])
 #: An object that heads no longer name.
 RETIRED = np.dtype([("uuid", "V16"), ("time", "<u8")])
 
@@ -291,6 +291,7 @@ class Published(NamedTuple):
     records : ndarray of uint8
     attrs : str
     entries, retired : ndarray
+        A reader has not all that are retired.
     """
 
     head: Frame

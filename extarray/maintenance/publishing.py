@@ -316,7 +316,7 @@ class Publisher:
     ) -> bool:
         """Replace the head; False: somebody else was faster, whose head is known now.
 
-        `forgets` tells which retired entries are to be left out; all pages are replaced then.
+        `forgets` tells which retired entries are to be left out.
         """
         known, now = self.known, milliseconds()
         number = 1 if known is None else known.head.number + 1
@@ -360,7 +360,8 @@ class Publisher:
         `old` has retired entries of the head and the pages; `retired`, objects that retire now.
         """
         facts = [page for page in pages if page.frame.header is not None]
-        lists = [page for page in pages if page.frame.header is None]
+        graves = [page for page in pages if page.row["graves"]]
+        lists = [page for page in pages if page.frame.header is None and not page.row["graves"]]
         assert head.header is not None and head.attrs is not None
         first = encode_header(head.header)
         if len(first) + len(head.attrs.encode()) > _FACTS:
@@ -375,12 +376,11 @@ class Publisher:
         else:
             retired += [page.row["uuid"].tobytes() for page in facts]
             facts = []
-        taken: list[_Page] = []
         if forgets is not None:
-            taken, lists = lists, []
-            old = old[~forgets]
+            retired += [page.row["uuid"].tobytes() for page in graves]
+            old, graves = old[~forgets], []
         n_records = sum(len(page.frame.records) for page in lists)
-        n_retired = sum(len(page.frame.retired) for page in lists)
+        n_retired = sum(len(page.frame.retired) for page in graves)
         rest = Frame(
             head.array,
             head.ndim,
@@ -389,42 +389,49 @@ class Publisher:
             entries=entries[~np.isin(entries["uuid"], _uuids_of(lists))],
             retired=np.concatenate([old[n_retired:], _retired(retired, now)]),
         )
-        alone = replace(head, records=rest.records[:0])
-        length = len(encode_frame(rest))
-        if length + len(encode_frame(alone)) > _FULL_HEAD:
-            total = length
-            while forgets is None and lists:
-                size = int(lists[-1].row["size"])
-                if total + size > _SHORT_PAGES and size > total:
-                    break
-                taken.insert(0, lists.pop())
-                total += size
-            is_tail = rest.entries["tail"] > 0
-            frames = [] if forgets is not None else [page.frame for page in taken]
-            named = np.concatenate([f.entries for f in frames] + [rest.entries[~is_tail]])
-            lasts = ~np.isin(named["uuid"], self._covered(entries))
-            also = [row.tobytes() for row in named["uuid"][~lasts]]
-            also += [page.row["uuid"].tobytes() for page in taken]
-            page = replace(
-                rest,
-                records=np.concatenate([f.records for f in frames] + [rest.records]),
-                entries=named[lasts],
-                retired=np.concatenate(
-                    [*(f.retired for f in frames), rest.retired, _retired(also, now)]
-                ),
-            )
-            lists.append(self._put_page(page))
-            rest = replace(
-                rest,
-                records=rest.records[:0],
-                entries=rest.entries[is_tail],
-                retired=rest.retired[:0],
-            )
-        elif taken:
-            also = [page.row["uuid"].tobytes() for page in taken]
-            rest = replace(rest, retired=np.concatenate([rest.retired, _retired(also, now)]))
+        most = _FULL_HEAD - len(encode_frame(replace(head, records=rest.records[:0])))
+        if len(encode_frame(rest)) > most and rest.retired.nbytes > most // 2:
+            rest = self._with_graves(graves, rest, now)
+        if len(encode_frame(rest)) > most:
+            rest = self._with_lists(lists, rest, entries, now)
         head = replace(head, records=rest.records, entries=rest.entries, retired=rest.retired)
-        return head, [*facts, *lists]
+        return head, [*facts, *graves, *lists]
+
+    def _with_graves(self, graves: list[_Page], rest: Frame, now: int) -> Frame:
+        """Put the retired entries of a head into a page, in place of short ones before it."""
+        taken = _taken(graves, rest.retired.nbytes)
+        parts = [page.frame.retired for page in taken]
+        page = Frame(
+            rest.array, rest.ndim, is_page=True, retired=np.concatenate([*parts, rest.retired])
+        )
+        graves.append(self._put_page(page, True))
+        also = [page.row["uuid"].tobytes() for page in taken]
+        return replace(rest, retired=_retired(also, now))
+
+    def _with_lists(
+        self, lists: list[_Page], rest: Frame, entries: NDArray[Any], now: int
+    ) -> Frame:
+        """Put records and entries of a head into a page, in place of short ones before it."""
+        taken = _taken(lists, len(encode_frame(rest)))
+        frames = [page.frame for page in taken]
+        is_tail = rest.entries["tail"] > 0
+        named = np.concatenate([*(f.entries for f in frames), rest.entries[~is_tail]])
+        lasts = ~np.isin(named["uuid"], self._covered(entries))
+        also = [row.tobytes() for row in named["uuid"][~lasts]]
+        also += [page.row["uuid"].tobytes() for page in taken]
+        page = replace(
+            rest,
+            records=np.concatenate([*(f.records for f in frames), rest.records]),
+            entries=named[lasts],
+            retired=rest.retired[:0],
+        )
+        lists.append(self._put_page(page))
+        return replace(
+            rest,
+            records=rest.records[:0],
+            entries=rest.entries[is_tail],
+            retired=np.concatenate([rest.retired, _retired(also, now)]),
+        )
 
     def _covered(self, entries: NDArray[Any]) -> NDArray[Any]:
         """Return the objects that later ones replace as a whole."""
@@ -434,10 +441,11 @@ class Publisher:
     def _map_of(self, entries: NDArray[Any]) -> ObjectMap:
         return ObjectMap(entries, lambda numbers: self._tables_of(entries, numbers))
 
-    def _put_page(self, frame: Frame) -> _Page:
+    def _put_page(self, frame: Frame, has_graves: bool = False) -> _Page:
         uuid, data = new_uuid(), encode_frame(frame)
         row = np.zeros(1, PAGE)
         row["uuid"], row["size"], row["crc"] = np.void(uuid), len(data), crc32c(data)
+        row["graves"] = has_graves
         self._writing.put(name_of(uuid), [data])
         return _Page(row[0], frame)
 
@@ -779,6 +787,18 @@ def _retired(uuids: Sequence[bytes], now: int) -> NDArray[Any]:
     found["uuid"] = [np.void(uuid) for uuid in uuids]
     found["time"] = now
     return found
+
+
+def _taken(pages: list[_Page], length: int) -> list[_Page]:
+    """Take the last pages, as long as they are short, from a list for one of that length."""
+    taken: list[_Page] = []
+    while pages:
+        size = int(pages[-1].row["size"])
+        if length + size > _SHORT_PAGES and size > length:
+            break
+        taken.insert(0, pages.pop())
+        length += size
+    return taken
 
 
 def _uuids_of(pages: Sequence[_Page]) -> NDArray[Any]:

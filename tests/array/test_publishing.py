@@ -213,6 +213,7 @@ def test_a_reader_publishes_what_a_writer_commits(place, tmp_path):
         same(place, a)
 
 
+@pytest.mark.slow
 def test_long_attributes_and_lists_go_to_pages(place, monkeypatch):
     monkeypatch.setattr(publishing, "_FULL_HEAD", 3000)
     monkeypatch.setattr(publishing, "_SHORT_PAGES", 6000)
@@ -221,19 +222,24 @@ def test_long_attributes_and_lists_go_to_pages(place, monkeypatch):
     p = xa.publish(a, place)
     a.attrs["text"] = "x" * 100_000
     p.update()
-    for n in range(200):
-        axis = n % 2
+    for n in range(300):
+        if n == 150:
+            monkeypatch.setattr(publishing, "_FAN_OUT", 2)
+        axis = n % 2 if n < 150 else 0
         a.extend(axis, a.chunks[axis])
-        a[...] = n
+        a[...] = n % 256
         p.update()
-    assert len(p._publisher._pages) > 1
+    pages = p._publisher._pages
+    assert {bool(page.row["graves"]) for page in pages} == {True, False}
+    assert len(pages) > 3
     with xa.open(place) as b:
         assert b.attrs["text"] == "x" * 100_000
-        b.refresh()
+        assert b.info()["requests"] == 2 + sum(not page.row["graves"] for page in pages)
     p.update(compare=True)
     same(place, a)
     q = xa.publish(a, place)
-    q.clean(older_than=0)
+    assert q.clean(older_than=0) > 100
+    assert not any(page.row["graves"] for page in q._publisher._pages)
     a.extend(1, 1)
     q.update()
     same(place, a)
