@@ -22,6 +22,7 @@ from extarray.common.errors import (
     MissingError,
     ReplacedError,
     ResultError,
+    StorageError,
 )
 from extarray.common.forks import in_children
 from extarray.common.on_error import OnError
@@ -48,7 +49,7 @@ from extarray.storage.filesystem import family
 from extarray.storage.following import Update
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Self
 
     from numpy.typing import NDArray
@@ -61,11 +62,13 @@ if TYPE_CHECKING:
     from extarray.remote.objects import Reading
     from extarray.storage.states import WholeState
 
-__all__ = ["PublishedStore", "open_store"]
+__all__ = ["PublishedStore", "check_objects", "open_store"]
 
 # Bytes of objects that come as a whole with their tables, and how many of them stay.
 _WHOLE = 1 << 16
 _MOST_WHOLE = 256
+# Bytes of chunks that are checked at a time.
+_CHECKED = 1 << 26
 
 
 def open_store(
@@ -77,6 +80,46 @@ def open_store(
     except PublishedHere as found:
         head = found.head
     return PublishedStore.of_head(path, engine, verify, recover, head)
+
+
+def check_objects(
+    head: Head, data: bool, done: Callable[[int], object]
+) -> Iterator[FormatError | StorageError]:
+    """Read the tables of a published array, and with `data` all chunks; yield what is wrong.
+
+    `done` is called with numbers of chunks.
+    """
+    store, axial = PublishedStore.of_head(head.path, "pread", "read", None, head)
+    try:
+        size = store.now.header.chunk_bytes
+        step = max(1, min(_CHECKED, config.max_memory // 4) // max(1, size)) if data else 1 << 20
+        room = memoryview(np.empty(size if data else 0, np.uint8))
+        for first in range(0, axial.size, step):
+            some = np.arange(first, min(first + step, axial.size), dtype=np.int64)
+            try:
+                store.origin.check(some, room if data else None)
+            except (FormatError, StorageError) as error:
+                if not data:
+                    yield error
+                else:
+                    yield from _wrong(store.origin, some, room)
+            done(len(some))
+    finally:
+        store.close()
+
+
+def _wrong(
+    origin: InObjects, addresses: NDArray[np.int64], room: memoryview
+) -> Iterator[FormatError | StorageError]:
+    """Yield an error for each chunk that cannot be read; one for all that have the same."""
+    seen = set()
+    for at in range(len(addresses)):
+        try:
+            origin.check(addresses[at : at + 1], room)
+        except (FormatError, StorageError) as error:
+            if str(error) not in seen:
+                seen.add(str(error))
+                yield error
 
 
 class _Part(NamedTuple):
@@ -234,6 +277,24 @@ class InObjects(Fixed):
             if version is None or version.log != uuid:
                 found.append(address)
         return found
+
+    def check(self, addresses: NDArray[np.int64], room: memoryview | None) -> None:
+        """Read the tables that lead to chunks, and, with room for one, the chunks.
+
+        Raises
+        ------
+        FormatError, StorageError
+            Something is damaged, or missing.
+        """
+        if room is None:
+            objects = self._objects
+            owners = np.unique(objects.owners(addresses))
+            self._tables_of(objects.entries, owners[owners >= 0].tolist())
+            return
+        for chunks, _ in self.fetch(addresses):
+            for _, chunk in chunks:
+                if callable(chunk):
+                    chunk(room)
 
     def stored(self, addresses: NDArray[np.int64]) -> list[Stored | None]:
         """Raise ArgumentError: chunks are in several objects."""

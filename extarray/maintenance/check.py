@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import tempfile
 import time
@@ -11,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from extarray.common.arguments import check_flag, check_progress
 from extarray.common.errors import ArgumentError, FormatError
+from extarray.common.hints import hint
+from extarray.common.progress import Progress
 from extarray.fetched.downloads import download
-from extarray.fetched.paths import local_or_remote, refuse_writing
+from extarray.fetched.heads import read_head
+from extarray.fetched.paths import NOT_THERE, local_or_remote, refuse_writing
+from extarray.fetched.published import check_objects
 from extarray.maintenance.inspect import Survey
 from extarray.maintenance.packing import check_packed
 from extarray.maintenance.repair import Repair
+from extarray.remote.objects import Counts
 from extarray.storage import lock
 from extarray.storage.filesystem import family, real_name, resolve_path
 from extarray.storage.names import Packed, remove_left_overs
@@ -37,6 +43,8 @@ _ATTEMPTS = 100
 _PAUSE = 0.002
 # Copies of an array elsewhere that are checked while a writer is at work on it.
 _COPIES = 3
+
+_ANEW = "publish the array in another place"
 
 
 def check(
@@ -153,8 +161,31 @@ def _look_at_packed(path: Path, data: bool, repair: bool, progress: Reported) ->
         return Report(path, [Problem("file", str(error), os.fspath(path), None, "error")])
 
 
+def _check_published(path: RemotePath, data: bool, progress: Reported) -> Report | None:
+    """Check a published array; return None if there is none."""
+    shown: Any = path
+    try:
+        head = read_head(path, Counts())
+    except NOT_THERE:
+        return None
+    except FormatError as error:
+        return Report(shown, [Problem("file", str(error), str(path), None, "error", _ANEW)])
+    n_chunks = math.prod(head.found.state.grid)
+    with Progress(max(1, n_chunks), "check", check_progress(progress)) as line:
+        problems = [
+            Problem("chunk", str(error), str(path), None, "error", _ANEW)
+            for error in check_objects(head, data, line.add)
+        ]
+    how = hint("extarray.check(url, data=True)", "extarray check --data")
+    unseen = [] if data else [f"chunks in '{path}'; {how} reads them"]
+    return Report(shown, problems, unseen=unseen)
+
+
 def _check_elsewhere(path: RemotePath, data: bool, progress: Reported) -> Report:
     """Check a copy of an array elsewhere; copy it again if a writer was at work meanwhile."""
+    found = None if path.packed() is not None else _check_published(path, data, progress)
+    if found is not None:
+        return found
     for _ in range(_COPIES):
         with tempfile.TemporaryDirectory(prefix="extarray-check-") as folder:
             with family("cannot check '{}'", path):

@@ -399,19 +399,27 @@ def test_damage_is_told(place):
     head = bytes(obstore.get(store, f"{name}/head").bytes())
     (big,) = [n for n in names(place) if "/o/" in n]
     whole = bytearray(obstore.get(store, big).bytes())
+    assert xa.check(place).ok and xa.check(place, data=True).ok
     for at in (70, len(whole) - 50):
         bad = bytearray(whole)
         bad[at] ^= 1
         obstore.put(store, big, bytes(bad))
         with xa.open(place) as b, pytest.raises(FormatError):
             b[...]
+        assert xa.check(place).ok == (at > 70)  # the table, or a chunk
+        (problem,) = xa.check(place, data=True).problems
+        assert (
+            problem.severity == "error" and "damaged" in problem.what
+        ) or "checksum" in problem.what
     reader = xa.open(place)
     obstore.delete(store, big)
+    assert not xa.check(place).ok
     with pytest.raises(ReplacedError, match="refresh"):
         reader[...]
     reader.close()
     for bad in (head[:-1], b"<html>", head[:50] + b"\0" + head[51:], head + bytes(1 << 17)):
         obstore.put(store, f"{name}/head", bad)
+        assert not xa.check(place).ok
         for use in (lambda: xa.open(place), lambda: xa.publish(a, place)):
             with pytest.raises(FormatError, match="head"):
                 use()
