@@ -44,6 +44,7 @@ def publish(
     url: str | PathLike[str] | tuple[Any, str],
     *,
     compression: str | int | Codec | None = NOT_GIVEN,
+    compare: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> PublishedArray:
     """Publish an array in a bucket, where it can follow the array as it grows.
@@ -58,6 +59,9 @@ def publish(
     compression : str, int, Codec or None
         A codec for chunks that are not compressed, as for `pack`.  None: they are published as they
         are.  Default: the codec of the array, if it has one.
+    compare : bool
+        If the array is published there already, look for elements that were overwritten since; see
+        `PublishedArray.update`.
     storage_options : mapping, optional
         Credentials and settings for the URL, as for `open`.
 
@@ -74,6 +78,8 @@ def publish(
         An OSError: another array is published there.
     AccessError, RemoteError
         OSErrors: nobody may write there, or the server fails again and again.
+    StorageError
+        As for `PublishedArray.update`.
     FormatError
         A ValueError: what is published there is damaged.
     LimitError
@@ -129,7 +135,7 @@ def publish(
     check_blob_size(source._store.now.header.chunk_bytes, source._name())
     found = PublishedArray(source, path, codec)
     found._publisher.load()
-    found.update()
+    found.update(compare=compare)
     return found
 
 
@@ -218,7 +224,8 @@ class PublishedArray:
             OSErrors: the server fails.
         StorageError
             Also where other publishers are always faster, or elements are cut off meanwhile
-            (EAGAIN).
+            (EAGAIN); and, without `compare`, where a later state is published than that of the
+            array, which was restored from a copy, or has lost commits in a power cut (ESTALE).
 
         Notes
         -----
@@ -303,13 +310,24 @@ class _Source:
         """Held while chunks are read: growth waits, and so do cuts."""
         return self._array._writers.resizing
 
+    @property
+    def _follows(self) -> bool:
+        """True if others commit, too."""
+        now = self._array._store.now
+        return bool(now.follows or now.others is not None)
+
+    @property
+    def is_writer(self) -> bool:
+        """True if nobody knows a newer state of the array."""
+        return not self._follows
+
     def look(self) -> tuple[Present, Snapshot]:
         """Return the present of the array, and a snapshot of its newest state."""
         array = self._array
         array._check()
         if array.mode == "r+":
             array.flush()
-        elif array._store.now.follows:
+        if self._follows:
             array.refresh()
         with self.lock:
             now = array._store.now
@@ -318,7 +336,7 @@ class _Source:
     def has_all(self, was: Snapshot) -> bool:
         """Tell whether no element of a snapshot has been cut off since."""
         array = self._array
-        if array.mode == "r" and array._store.now.follows:
+        if self._follows:
             array.refresh()
         with self.lock:
             now = _later.Snapshot.of(array._store.now, array.axial)

@@ -78,9 +78,7 @@ def publish(
         raise usage_error("--timeout needs --follow")
     with opened(path) as a:
         with wrong_calls():
-            found = xa.publish(a, url, **codec_of(compression))
-        if compare:
-            found.update(compare=True)
+            found = xa.publish(a, url, compare=compare, **codec_of(compression))
         before = _told(found, {})
         cleaned = time.monotonic()
         if clean:

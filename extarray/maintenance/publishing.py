@@ -125,6 +125,10 @@ class Source(Protocol):
     def lock(self) -> AbstractContextManager[Any]:
         """Held while chunks are read."""
 
+    @property
+    def is_writer(self) -> bool:
+        """True if nobody knows a newer state of the array."""
+
     def look(self) -> tuple[Present, Snapshot]:
         """Return the present of the array, and a snapshot of its newest state."""
 
@@ -249,7 +253,8 @@ class Publisher:
         ReplacedError
             Another array is published there.
         StorageError
-            Other publishers were faster again and again, or elements were cut off (EAGAIN).
+            Other publishers were faster again and again, or elements were cut off (EAGAIN); a later
+            state of the array is published than its writer knows (ESTALE).
         """
         for _ in range(_ATTEMPTS):
             now, was = source.look()
@@ -455,7 +460,16 @@ class Publisher:
         """Return what to publish; None if the head has this state, or a later one."""
         known, state = self.known, was.state
         if known is not None and _source_of(was) < known.head.source:
-            return None
+            if not source.is_writer:
+                return None  # another publisher has seen a later state
+            if not compares:
+                raise StorageError(
+                    errno.ESTALE,
+                    f"commit {known.head.source} of the array is published, but the array is at "
+                    f"commit {_source_of(was)}: it was restored from a copy, or has lost commits "
+                    "in a power cut; publish its present state with compare=True",
+                    self._writing.place.url,
+                )
         axial = _axial_of(was.records, state.grid)
         box = _Box.of(state, axial, was.header.chunks)
         if known is None or not _goes_on(known, was):

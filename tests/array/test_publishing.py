@@ -20,6 +20,7 @@ from extarray.errors import (
     FormatError,
     MissingError,
     ReplacedError,
+    StorageError,
 )
 from extarray.maintenance import publishing
 from extarray.remote.answers import Failure
@@ -367,6 +368,42 @@ def test_an_older_state_is_not_published(place, tmp_path):
             xa.publish(a, place)
             p = xa.publish(r, place)
             assert not p.update()
+        same(place, a)
+
+
+@pytest.mark.parametrize("share", [True, "elements"])
+def test_writers_that_share_publish_what_all_commit(place, tmp_path, share):
+    xa.create(tmp_path / "a", (0, 4), chunks=(2, 4)).close()
+    with (
+        xa.open(tmp_path / "a", "r+", share=True) as a,
+        xa.open(tmp_path / "a", "r+", share=share) as b,
+    ):
+        p, q = xa.publish(a, place), xa.publish(b, place)
+        for n in range(4):
+            a.append(np.full((1, 4), n), axis=0)
+            assert q.update() and not p.update()
+            same(place, a)
+
+
+def test_an_array_that_was_restored_is_told(place, tmp_path):
+    with xa.create(tmp_path / "a", (2, 4), chunks=(2, 4)) as a:
+        a[...] = 1
+    for suffix in (".xmd", ".xta"):
+        (tmp_path / f"kept{suffix}").write_bytes((tmp_path / f"a{suffix}").read_bytes())
+    with xa.open(tmp_path / "a", "r+") as a:
+        for n in range(5):
+            a.append(np.full((1, 4), n), axis=0)
+        xa.publish(a, place)
+    for suffix in (".xmd", ".xta"):
+        (tmp_path / f"a{suffix}").write_bytes((tmp_path / f"kept{suffix}").read_bytes())
+    with xa.open(tmp_path / "a", "r+") as a:
+        a.append(np.full((1, 4), 9), axis=0)
+        with pytest.raises(StorageError, match="compare=True"):
+            xa.publish(a, place)
+        p = xa.publish(a, place, compare=True)
+        same(place, a)
+        a.append(np.full((2, 4), 8), axis=0)
+        assert p.update()
         same(place, a)
 
 
