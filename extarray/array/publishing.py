@@ -93,7 +93,7 @@ def publish(
     publisher died.  `open` reads the place, and its `refresh` takes up later states.
 
     A growth takes two requests, however large the array is and along whatever axis it grows: one
-    for an object with its chunks (of 64 MiB; more need more), and one that replaces the head.  A
+    for an object with its chunks (of 32 MiB; more need more), and one that replaces the head.  A
     third one is for chunks that a growth has only partly filled.  Objects with chunks never change,
     so a reader sees one state or the next.  Several publishers of one array do no harm.
 

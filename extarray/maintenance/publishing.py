@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import json
 import secrets
+import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from extarray.common.errors import (
     ReplacedError,
     StorageError,
 )
+from extarray.common.limits import limits
+from extarray.common.threads import run_together
 from extarray.format._crc import crc32c
 from extarray.format.blobs import blob_bytes, check_blob_size
 from extarray.format.header import encode_header, new_uuid
@@ -82,8 +85,10 @@ __all__ = ["Publisher", "Source", "contains"]
 # Commits that are begun anew, because other publishers or cleaners were faster.
 _ATTEMPTS = 50
 # Bytes of an object from which on chunks go to the next one, and from which on it stays as it is.
-_OBJECT = 64 << 20
+_OBJECT = 32 << 20
 _MERGED = 16 << 20
+# Bytes of chunks that threads encode together.
+_BATCH = 16 << 20
 # Objects that are on their way at the same time.
 _AT_ONCE = 2
 # Entries of about the same size that become one.
@@ -93,6 +98,10 @@ _FAN_OUT = 4
 _FACTS = 16 << 10
 _FULL_HEAD = 48 << 10
 _SHORT_PAGES = 1 << 20
+
+
+# The address of a chunk; the chunk as its codec has it, None: the fill value; and its checksum.
+_Chunk: TypeAlias = "tuple[int, Encoded | None, int]"
 
 
 class _Page(NamedTuple):
@@ -602,34 +611,54 @@ class Publisher:
             raise
         return entries
 
-    def _encoded(
-        self, now: Present, was: Snapshot, addresses: Sequence[int]
-    ) -> list[tuple[int, Encoded | None, int]]:
+    def _encoded(self, now: Present, was: Snapshot, addresses: Sequence[int]) -> list[_Chunk]:
         """Encode chunks, as many as an object holds."""
-        size, fill = was.header.chunk_bytes, was.header.fill
-        itemsize = was.header.dtype.itemsize
-        sides = sides_in_memory(was.header.chunks, was.header.order)
         most = min(_OBJECT, max(1, config.max_memory // 8))
-        chunks: list[tuple[int, Encoded | None, int]] = []
+        step = max(1, min(_BATCH, most) // max(1, was.header.chunk_bytes))
+        chunks: list[_Chunk] = []
         total = 0
-        for address in addresses:
-            room = memoryview(np.empty(size, np.uint8))
-            _read(now, room, address)
-            crc = crc32c(room)
-            encoded: Encoded | None
-            if room[:itemsize] == fill and is_constant(room, itemsize):
-                encoded = None
-            else:
-                encoded = None if now.frozen is None else now.frozen.payload(address)
-                if encoded is None and self._codec is not None:
-                    encoded = encode(self._codec, room, itemsize, sides)
-                elif encoded is None:
-                    encoded = Encoded(CodecId.RAW, FilterId.NONE, 0, room)
-                total += blob_bytes(len(encoded.payload))
-            chunks.append((address, encoded, crc))
+        for first in range(0, len(addresses), step):
+            some = self._together(now, was, addresses[first : first + step])
+            chunks += some
+            total += sum(blob_bytes(len(one.payload)) for _, one, _ in some if one is not None)
             if total >= most:
                 break
         return chunks
+
+    def _together(self, now: Present, was: Snapshot, addresses: Sequence[int]) -> list[_Chunk]:
+        """Encode chunks on several threads."""
+        found: dict[int, _Chunk] = {}
+        left, lock, stopped = iter(addresses), threading.Lock(), threading.Event()
+
+        def share() -> None:
+            while not stopped.is_set():
+                with lock:
+                    address = next(left, None)
+                if address is None:
+                    return
+                found[address] = self._chunk(now, was, address)
+
+        n_bytes = len(addresses) * was.header.chunk_bytes
+        n_threads = min(config.threads, len(addresses), n_bytes // limits.coded_bytes)
+        run_together([share] * max(1, n_threads), stopped.set)
+        return [found[address] for address in addresses]
+
+    def _chunk(self, now: Present, was: Snapshot, address: int) -> _Chunk:
+        """Encode a chunk."""
+        header = was.header
+        itemsize = header.dtype.itemsize
+        room = memoryview(np.empty(header.chunk_bytes, np.uint8))
+        _read(now, room, address)
+        crc = crc32c(room)
+        if room[:itemsize] == header.fill and is_constant(room, itemsize):
+            return address, None, crc
+        encoded = None if now.frozen is None else now.frozen.payload(address)
+        if encoded is None and self._codec is not None:
+            sides = sides_in_memory(header.chunks, header.order)
+            encoded = encode(self._codec, room, itemsize, sides)
+        elif encoded is None:
+            encoded = Encoded(CodecId.RAW, FilterId.NONE, 0, room)
+        return address, encoded, crc
 
     # -- cleaning --------------------------------------------------------------------------------
 
