@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 from typing import TYPE_CHECKING, Any
 
 from extarray.array.array import ExtArray
@@ -9,11 +11,12 @@ from extarray.array.life import check_not_held
 from extarray.codecs.codec import Codec
 from extarray.common.arguments import NOT_GIVEN, check_flag
 from extarray.common.calls import public
-from extarray.common.errors import ArgumentError, ArgumentTypeError
+from extarray.common.errors import ArgumentError, ArgumentTypeError, ExistsError
 from extarray.common.extras import require
 from extarray.common.lazy import LazyImports
-from extarray.fetched.paths import local_or_remote
+from extarray.fetched.paths import NOT_THERE, local_or_remote
 from extarray.format.blobs import check_blob_size
+from extarray.format.suffixes import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +33,7 @@ _later = LazyImports(
     {
         "extarray.maintenance.packing": "Snapshot codec_of",
         "extarray.maintenance.publishing": "Publisher contains",
+        "extarray.remote.objects": "RemoteObject",
         "extarray.remote.writing": "Writing check_writable",
     }
 )
@@ -74,6 +78,8 @@ def publish(
     ------
     ArgumentError, ArgumentTypeError
         ValueError, TypeError: the place is no bucket, or cannot replace objects under a condition.
+    ExistsError
+        A FileExistsError: the files of an array are there.
     ReplacedError
         An OSError: another array is published there.
     AccessError, RemoteError
@@ -135,8 +141,22 @@ def publish(
     check_blob_size(source._store.now.header.chunk_bytes, source._name())
     found = PublishedArray(source, path, codec)
     found._publisher.load()
+    if found._publisher.known is None:
+        _check_free(path)
     found.update(compare=compare)
     return found
+
+
+def _check_free(path: RemotePath) -> None:
+    """Raise ExistsError if the files of an array are there, which `open` would open instead."""
+    with contextlib.suppress(*NOT_THERE):
+        _later.RemoteObject.read_head(path.object(METADATA), 1)
+        raise ExistsError(
+            errno.EEXIST,
+            f"cannot publish to '{path}': the files of an array are there; publish to another "
+            "place, or remove them first",
+            f"{path}{METADATA}",
+        )
 
 
 def _is_elsewhere(url: Any) -> bool:

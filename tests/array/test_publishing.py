@@ -17,6 +17,7 @@ from extarray.errors import (
     ArgumentTypeError,
     ClosedError,
     CorruptError,
+    ExistsError,
     FormatError,
     MissingError,
     ReplacedError,
@@ -253,6 +254,15 @@ def test_another_array_is_refused(place):
     xa.publish(xa.zeros((3, 3)), place)
     with pytest.raises(ReplacedError, match="another array"):
         xa.publish(xa.zeros((3, 3)), place)
+
+
+def test_the_files_of_an_array_are_not_hidden(place):
+    import obstore
+
+    obstore.put(place[0], "scene.xmd", b"x")
+    with pytest.raises(ExistsError, match="another place"):
+        xa.publish(xa.zeros((3, 3)), place)
+    assert names(place) == {"scene.xmd"}
 
 
 def test_a_dead_publisher_leaves_garbage_and_the_next_takes_over(place, monkeypatch):
