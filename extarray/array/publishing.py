@@ -17,6 +17,7 @@ from extarray.common.lazy import LazyImports
 from extarray.fetched.paths import NOT_THERE, local_or_remote
 from extarray.format.blobs import check_blob_size
 from extarray.format.suffixes import METADATA
+from extarray.remote.urls import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,7 +130,7 @@ def publish(
         )
     require("obstore", "remote", "publishing in a bucket")
     options = {"timeout": _TIMEOUT, **(storage_options or {})}
-    path = local_or_remote(url, options) if _is_elsewhere(url) else None
+    path = local_or_remote(url, options) if is_url(url) else None
     if path is None or path.packed() is not None:
         raise ArgumentError(
             f"cannot publish to {url!r}: the place must be a URL of a bucket, such as "
@@ -157,13 +158,6 @@ def _check_free(path: RemotePath) -> None:
             "place, or remove them first",
             f"{path}{METADATA}",
         )
-
-
-def _is_elsewhere(url: Any) -> bool:
-    """Tell whether what users give is a place elsewhere."""
-    from extarray.remote.urls import is_url
-
-    return is_url(url)
 
 
 class PublishedArray:

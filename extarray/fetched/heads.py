@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from extarray.common.config import config
 from extarray.common.errors import CorruptError, FormatError, ReplacedError, ResultError
+from extarray.common.hints import hint
 from extarray.common.limits import limits
 from extarray.common.waiting import attempts, end_of
 from extarray.format._crc import crc32c
@@ -138,7 +139,8 @@ def removed(path: RemotePath) -> ReplacedError:
     """Return the error for an object that the state of a reader needs, and that is gone."""
     return ReplacedError(
         errno.ESTALE,
-        f"an object of '{path}' was removed: newer states do not need it; refresh() to read the "
-        "newest one, and let cleaners wait longer",
+        f"an object of '{path}' was removed: newer states do not need it; "
+        + hint("refresh() to read the newest one", "start again")
+        + ", and let cleaners wait longer",
         str(path),
     )

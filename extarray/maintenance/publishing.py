@@ -29,6 +29,7 @@ from extarray.common.errors import (
     ReplacedError,
     StorageError,
 )
+from extarray.common.hints import hint
 from extarray.common.limits import limits
 from extarray.common.threads import run_together
 from extarray.format._crc import crc32c
@@ -476,7 +477,8 @@ class Publisher:
                     errno.ESTALE,
                     f"commit {known.head.source} of the array is published, but the array is at "
                     f"commit {_source_of(was)}: it was restored from a copy, or has lost commits "
-                    "in a power cut; publish its present state with compare=True",
+                    "in a power cut; publish its present state with "
+                    + hint("compare=True", "--compare"),
                     self._writing.place.url,
                 )
         axial = _axial_of(was.records, state.grid)
