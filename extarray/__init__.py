@@ -46,7 +46,7 @@ from extarray.common.lazy import LazyImports
 if TYPE_CHECKING:
     from extarray.array.folders import Group, open_group, pack
     from extarray.array.group import close_all, commit, refresh
-    from extarray.array.publishing import PublishedArray, publish
+    from extarray.array.publishing import Publication, publish
     from extarray.array.pyramid import Pyramid, pyramid
     from extarray.array.rechunk import rechunk, rechunk_plan
     from extarray.codecs.codec import Codec
@@ -82,7 +82,7 @@ _later = LazyImports(
     {
         "extarray.array.folders": "Group open_group pack",
         "extarray.array.group": "close_all commit refresh",
-        "extarray.array.publishing": "PublishedArray publish",
+        "extarray.array.publishing": "Publication publish",
         "extarray.array.pyramid": "Pyramid pyramid",
         "extarray.array.rechunk": "rechunk rechunk_plan",
         "extarray.codecs.codec": "Codec",
@@ -125,7 +125,7 @@ __all__ = [
     "Group",
     "MappedArray",
     "Problem",
-    "PublishedArray",
+    "Publication",
     "Pyramid",
     "Report",
     "advise_chunks",

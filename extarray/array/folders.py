@@ -832,6 +832,38 @@ class Group(MutableMapping[str, Any]):
         self._session.check()
         return facts.zarr_references(self, None, zarr_format, url)
 
+    def refresh(self) -> bool:
+        """Take up what others have committed, in all arrays that the group has open, together.
+
+        Returns
+        -------
+        bool
+            Whether anything was new.
+
+        Raises
+        ------
+        ReplacedError, StorageError
+            As `extarray.refresh`; a published group is not there any more.
+
+        Notes
+        -----
+        All arrays show states that existed together.  The members and attributes of a group that is
+        published (see `publish`) are those of the same state, which takes one request; a folder
+        shows what it has at any moment.
+
+        Examples
+        --------
+        >>> import extarray as xa
+        >>> with xa.open_group("station", "w") as g:
+        ...     a = g.create("wind", shape=0)
+        ...     with xa.open_group("station") as reader:
+        ...         b = reader["wind"]
+        ...         a.append([1.5])
+        ...         reader.refresh(), b.shape
+        (True, (1,))
+        """
+        return self._session.refresh(self._key)
+
     def flush(self) -> None:
         """Bring all arrays that the group has open to the disk."""
         self._session.check()

@@ -32,6 +32,7 @@ from extarray.storage.states import looks as attempts_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from extarray.fetched.heads import Place
     from extarray.grid.bounds import Index
     from extarray.storage.group_member import GroupShare
     from extarray.storage.store import Reader
@@ -151,6 +152,11 @@ def refresh(arrays: Iterable[ExtArray]) -> bool:
     False
     """
     members = [array for array in _checked(arrays) if array._store.now.follows]
+    # Only arrays that are published have one.
+    places = {getattr(array._store.files, "place", None) for array in members}
+    place = places.pop() if len(places) == 1 else None
+    if place is not None:
+        return _refresh_published(members, place)
     with locked(members):
         for array in members:
             array._check()
@@ -395,6 +401,16 @@ class _Superseded(Exception):  # noqa: N818 -- no error: look again
 
 
 # -- one look ------------------------------------------------------------------------------------
+
+
+def _refresh_published(members: list[ExtArray], place: Place) -> bool:
+    """Take up the states of arrays of a published group that one head of it has."""
+    with locked(members), place.one_look():
+        for array in members:
+            store: Any = array._store.files
+            store.prepare()
+        are_new = [array.refresh() for array in members]
+    return any(are_new)
 
 
 def _refresh(members: list[ExtArray]) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray.array.creation import open as open_array
-from extarray.array.group import commit, locked, moments
+from extarray.array.group import commit, locked, moments, refresh
 from extarray.array.life import check_not_held
 from extarray.common.errors import (
     AxisError,
@@ -24,6 +24,7 @@ from extarray.common.errors import (
     FormatError,
     MissingError,
     ReadOnlyError,
+    ReplacedError,
     ShapeError,
     StorageError,
 )
@@ -44,7 +45,7 @@ from extarray.maintenance.group_files import (
     swap_folders,
     sweep,
 )
-from extarray.maintenance.group_index import InIndex, index_group, renew_indexes
+from extarray.maintenance.group_index import InIndex, InPublished, index_group, renew_indexes
 from extarray.storage.filesystem import family, sync_folders
 
 if TYPE_CHECKING:
@@ -163,6 +164,30 @@ class Session:
             return
         with self._open(key) as array:
             yield array
+
+    def refresh(self, key: str) -> bool:
+        """Take up what others have committed to the open arrays of a group, and to its members."""
+        self.check()
+        with self.lock, contextlib.ExitStack() as stack:
+            arrays = [
+                array
+                for name, array in list(self.arrays.items())
+                if is_in(name, key) and not array.closed
+            ]
+            place, is_new = self.place, False
+            if isinstance(place, InPublished):
+                before = place.place.sequence
+                if not stack.enter_context(place.place.one_look()):
+                    raise ReplacedError(
+                        errno.ENOENT,
+                        f"'{self.shown}' was removed, or something else was published there; open "
+                        "it again",
+                        self.shown,
+                    )
+                is_new = place.place.sequence != before
+                place.renew()
+                arrays = [array for array in arrays if not _files(array).is_gone]
+            return refresh(arrays) or is_new
 
     def members(self, key: str) -> list[tuple[str, str]]:
         """Return the keys and kinds of the members of a group, sorted by name."""

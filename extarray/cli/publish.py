@@ -1,4 +1,4 @@
-"""Publish arrays in buckets, and follow them as they grow."""
+"""Publish arrays and groups in buckets, and follow them as they grow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from extarray.cli._command import (
     usage_error,
     wrong_calls,
 )
-from extarray.cli.look import opened
+from extarray.cli.look import is_group, opened, opened_group
 from extarray.common.formatting import format_bytes
 from extarray.common.terminal import print_text
 
@@ -29,7 +29,7 @@ _DAY = 86400.0
 
 @command(
     "publish",
-    "keep a copy of an array in a bucket that grows with it",
+    "keep a copy of an array or a folder in a bucket that grows with it",
     array_path(),
     argument("url", "URL"),
     flag("--follow", "publish new elements as another process appends them"),
@@ -71,12 +71,12 @@ def publish(
     older_than: float,
     compression: str | None,
 ) -> None:
-    """Publish an array, and perhaps what comes."""
+    """Publish an array or a group, and perhaps what comes."""
     import extarray as xa
 
     if timeout is not None and not follow:
         raise usage_error("--timeout needs --follow")
-    with opened(path) as a:
+    with opened_group(path) if is_group(path) else opened(path) as a:
         with wrong_calls():
             found = xa.publish(a, url, compare=compare, **codec_of(compression))
         before = _told(found, {})
@@ -98,12 +98,12 @@ def publish(
 
 
 def _told(found: Any, before: dict[str, int]) -> dict[str, int]:
-    """Print the shape that is published, and what that has cost; return all costs so far."""
+    """Print what is published, and what that has cost; return all costs so far."""
     now: dict[str, int] = found.requests
     cost = {name: n - before.get(name, 0) for name, n in now.items()}
     n = cost["puts"] + cost["gets"] + cost["lists"] + cost["deletes"]
     sent = format_bytes(cost["sent"])
-    print_text(f"{found.source.shape}: {n} request{'s' * (n != 1)}, {sent} sent")
+    print_text(f"{found.content}: {n} request{'s' * (n != 1)}, {sent} sent")
     return now
 
 

@@ -65,8 +65,7 @@ class RemotePack(PackedNames):
     """
 
     def __init__(self, path: RemotePath) -> None:
-        # Whoever opens the path again opens what is there then.
-        self.path = RemotePath(path.root, path.parts, path.cache, path.is_file)
+        self.path = path.outside()
         self.object, tail = RemoteObject.read_tail(path.object(), TAIL_BYTES)
         self._parts = [(self.object.size - len(tail), tail)]
         try:

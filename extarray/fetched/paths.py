@@ -65,9 +65,11 @@ class RemotePath:
     ----------
     pack : RemotePack or None
         The packed file that the path leads to or through, if it is open.
+    place : Place or None
+        The published group that the path leads into, if it is open.
     """
 
-    __slots__ = ("cache", "is_file", "pack", "parts", "root")
+    __slots__ = ("cache", "is_file", "pack", "parts", "place", "root")
 
     def __init__(
         self,
@@ -76,9 +78,10 @@ class RemotePath:
         cache: str | None = None,
         is_file: bool = False,
         pack: Any = None,
+        place: Any = None,
     ) -> None:
         self.root, self.parts, self.cache, self.is_file = root, parts, cache, is_file
-        self.pack = pack
+        self.pack, self.place = pack, place
 
     @classmethod
     def of(cls, given: Any, options: Mapping[str, Any] | None, cache: str | None) -> RemotePath:
@@ -87,8 +90,11 @@ class RemotePath:
 
         if isinstance(given, tuple) and len(given) == 2:
             text, inner = _through_pack(os.fspath(given[1]))
-            place = Location.of((given[0], text), options)
-            return cls(place, inner, cache, bool(inner))
+            first, *folders = text.split("/")
+            if inner or not first or any(name in {"", ".", ".."} for name in folders):
+                first, folders = text, []
+            place = Location.of((given[0], first), options)
+            return cls(place, inner or tuple(folders), cache, bool(inner))
         pieces = _URL.fullmatch(given) if isinstance(given, str) else None
         if pieces is None or pieces["scheme"].lower() not in OF_SCHEME:
             text, inner = _through_pack(given) if isinstance(given, str) else (given, ())
@@ -142,7 +148,11 @@ class RemotePath:
         return self._with(self.parts[:-1])
 
     def _with(self, parts: tuple[str, ...]) -> RemotePath:
-        return RemotePath(self.root, parts, self.cache, self.is_file, self.pack)
+        return RemotePath(self.root, parts, self.cache, self.is_file, self.pack, self.place)
+
+    def outside(self) -> RemotePath:
+        """Return the path alone, so that whoever opens it opens what is there then."""
+        return RemotePath(self.root, self.parts, self.cache, self.is_file)
 
     def __truediv__(self, name: str) -> RemotePath:
         return self._with((*self.parts, *(part for part in name.split("/") if part)))
@@ -220,7 +230,7 @@ def local_or_remote(
     if isinstance(path, RemotePath):
         if folder is None or folder == path.cache:
             return path
-        return RemotePath(path.root, path.parts, folder, path.is_file, path.pack)
+        return RemotePath(path.root, path.parts, folder, path.is_file, path.pack, path.place)
     if is_url(path):
         return RemotePath.of(path, storage_options, folder)
     for name, given in (("storage_options", storage_options or None), ("cache", cache)):

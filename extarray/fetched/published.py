@@ -6,6 +6,7 @@ leads to other objects for are fetched again.
 
 from __future__ import annotations
 
+import errno
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,9 +26,10 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.forks import in_children
+from extarray.common.hints import hint
 from extarray.common.on_error import OnError
 from extarray.fetched.chunks import Arrived, Version
-from extarray.fetched.heads import Head, PublishedHere, removed
+from extarray.fetched.heads import Head, Place, PublishedHere, removed
 from extarray.fetched.metadata import Content
 from extarray.fetched.origins import Fixed, start_blobs
 from extarray.fetched.pairs import RemotePair, RemoteStates
@@ -38,9 +40,12 @@ from extarray.format.published import (
     TABLE_AT,
     ObjectMap,
     decode_table,
+    key_of,
+    keys_of,
     metadata_image,
     name_of,
     places_of,
+    start_of,
     table_bytes,
 )
 from extarray.remote.objects import Counts, RemoteObject
@@ -75,21 +80,33 @@ def open_store(
     path: RemotePath, engine: str, verify: str | None, recover: bool | None = None
 ) -> tuple[RemoteStore, Axial]:
     """Open an array elsewhere: a packed file, a pair of files, or a published array."""
-    try:
-        return RemoteStore.open(path, engine, verify, recover)
-    except PublishedHere as found:
-        head = found.head
-    return PublishedStore.of_head(path, engine, verify, recover, head)
+    place, name = path.place, ""
+    if place is None:
+        try:
+            return RemoteStore.open(path, engine, verify, recover)
+        except PublishedHere as found:
+            place, name = found.place, found.name
+    else:
+        name = "/".join(path.parts[len(place.path.parts) :])
+    if place.is_group and not name:
+        raise MissingError(
+            errno.ENOENT,
+            f"'{path}' is a published group, not an array; "
+            + hint(f"open it with extarray.open_group('{path}')", "extarray tree lists its arrays"),
+            str(path),
+        )
+    return PublishedStore.of_place(path, engine, verify, recover, place, name)
 
 
 def check_objects(
-    head: Head, data: bool, done: Callable[[int], object]
+    place: Place, name: str, data: bool, done: Callable[[int], object]
 ) -> Iterator[FormatError | StorageError]:
     """Read the tables of a published array, and with `data` all chunks; yield what is wrong.
 
     `done` is called with numbers of chunks.
     """
-    store, axial = PublishedStore.of_head(head.path, "pread", "read", None, head)
+    path = place.path / name if name else place.path
+    store, axial = PublishedStore.of_place(path, "pread", "read", None, place, name)
     try:
         size = store.now.header.chunk_bytes
         step = max(1, min(_CHECKED, config.max_memory // 4) // max(1, size)) if data else 1 << 20
@@ -169,11 +186,11 @@ class InObjects(Fixed):
     def take(self, head: Head, axial: Axial) -> None:
         """Take chunks from the objects of another head from now on."""
         entries = head.found.entries
-        known = {row.tobytes() for row in entries["uuid"]}
-        self._tables = {uuid: t for uuid, t in self._tables.items() if uuid in known}
-        self._whole = {uuid: o for uuid, o in self._whole.items() if uuid in known}
+        known = {key.tobytes() for key in keys_of(entries)}
+        self._tables = {key: t for key, t in self._tables.items() if key in known}
+        self._whole = {key: o for key, o in self._whole.items() if key in known}
         objects = ObjectMap(entries, partial(self._tables_of, entries))
-        self.object, self.axial = head.object, axial
+        self.object, self.axial, self._place = head.object, axial, head.path
         self._number += 1
         self._objects = objects  # at once, for threads that read
 
@@ -184,17 +201,17 @@ class InObjects(Fixed):
     # -- objects ---------------------------------------------------------------------------------
 
     def _object(self, entry: Any) -> RemoteObject:
-        """Return an object, which never changes, and so needs no request to be opened."""
-        uuid = entry["uuid"].tobytes()
-        whole = self._whole.get(uuid)
+        """Return an object up to the end of a part; it never changes, so no request opens it."""
+        whole = self._whole.get(key_of(entry))
         if whole is not None:
             return whole
-        place = (self._pair.path / name_of(uuid)).object()
-        return RemoteObject(place, int(entry["size"]), None, counts=self._counts).any_version()
+        place = (self._place / name_of(entry["uuid"].tobytes())).object()
+        end = start_of(entry) + int(entry["size"])
+        return RemoteObject(place, end, None, counts=self._counts).any_version()
 
     def _tables_of(self, entries: NDArray[Any], numbers: list[int]) -> dict[int, Table]:
         """Return tables of objects, by their numbers; fetch those that are not at hand."""
-        missing = [n for n in numbers if entries["uuid"][n].tobytes() not in self._tables]
+        missing = [n for n in numbers if key_of(entries[n]) not in self._tables]
         sizes = table_bytes(entries)
         if int(sizes[missing].sum()) > config.max_result:
             raise ResultError("the tables of objects, which are needed at a time, are too long")
@@ -203,30 +220,31 @@ class InObjects(Fixed):
             entry, size = entries[number], int(entries["size"][number])
             found, is_whole = self._object(entry), size <= _WHOLE
             start, length = (0, size) if is_whole else (TABLE_AT, int(sizes[number]))
+            start += start_of(entry)
             coming.append((entry, number, is_whole, found.start([start], [length])))
         try:
             for entry, number, is_whole, reading in coming:
                 data = bytes(reading.result()[0])
-                uuid = entry["uuid"].tobytes()
                 if is_whole:
                     if len(self._whole) < _MOST_WHOLE:
-                        self._whole[uuid] = self._kept(entry, data)
+                        self._whole[key_of(entry)] = self._kept(entry, data)
                     data = data[TABLE_AT : TABLE_AT + int(sizes[number])]
-                self._tables[uuid] = self._decoded_table(data, entry)
+                self._tables[key_of(entry)] = self._decoded_table(data, entry)
         except ReplacedError:
             raise removed(self._pair.path) from None
-        return {n: self._tables[entries["uuid"][n].tobytes()] for n in numbers}
+        return {n: self._tables[key_of(entries[n])] for n in numbers}
 
     def _kept(self, entry: Any, data: bytes) -> RemoteObject:
-        place = (self._pair.path / name_of(entry["uuid"].tobytes())).object()
-        return RemoteObject(place, len(data), None, data, counts=self._counts)
+        place = (self._place / name_of(entry["uuid"].tobytes())).object()
+        end = start_of(entry) + len(data)
+        return RemoteObject(place, end, None, data, counts=self._counts)
 
     def _decoded_table(self, data: bytes, entry: Any) -> Table:
         try:
             return decode_table(data, entry)
         except CorruptError as error:
             name = name_of(entry["uuid"].tobytes())
-            raise CorruptError(f"'{self._pair.path}/{name}': {error}") from None
+            raise CorruptError(f"'{self._place}/{name}': {error}") from None
 
     # -- chunks ----------------------------------------------------------------------------------
 
@@ -259,7 +277,8 @@ class InObjects(Fixed):
         for entry, here, words, found, is_blob, block in places:
             if not len(here):
                 continue
-            offsets, sizes = found.offsets[is_blob].tolist(), found.sizes[is_blob].tolist()
+            offsets = (found.offsets[is_blob] + start_of(entry)).tolist()
+            sizes = found.sizes[is_blob].tolist()
             reading = start_blobs(self._object(entry), offsets, sizes, n_axes)
             parts.append(
                 _Part(reading, here.tolist(), addresses[here].tolist(), words.tolist(), block)
@@ -373,24 +392,28 @@ class PublishedStore(RemoteStore):
     """The store of a published array; `open_store` returns one."""
 
     origin: InObjects
-    _newer: Head | None = None  # that was found, but not taken up
+    place: Place
+    _name: str
+    _head: Head
 
     @classmethod
-    def of_head(
+    def of_place(
         cls,
         path: RemotePath,
         engine: str,
         verify: str | None,
         recover: bool | None,
-        head: Head,
+        place: Place,
+        name: str,
     ) -> tuple[Self, Axial]:
-        """Open an array from its head."""
+        """Open an array from the newest head that was fetched; "": it is in no group."""
+        head = place.head(name)
         verify = config.verify if verify is None else check_choice(verify, "verify", VERIFICATIONS)
         self = cls(path, verify)
         self._recover = recover
         self.counts = head.object.counts
         with OnError(self.now.close), family("cannot open '{}'", path):
-            self._head = head
+            self._head, self.place, self._name = head, place, name
             found = self._read_head(head)
             self.origin = InObjects(self.now, self.counts, head, found.axial)
             self._begin(found, engine)
@@ -412,28 +435,30 @@ class PublishedStore(RemoteStore):
 
     def _fetch(self) -> bool:
         """Ask for a newer head; tell whether there is one of this array."""
-        try:
-            newer = (self._newer or self._head).refreshed()
-        except MissingError:
-            return False
-        if newer is None:
-            return True
-        known = self._newer or self._head
-        if newer.found.header.uuid != known.found.header.uuid:
-            return False
-        if newer.found.head.number > known.found.head.number:  # else a proxy has kept an older one
-            self._newer = newer
-        return True
+        return self.place.look() and self._is_same()
+
+    def _is_same(self) -> bool:
+        """Tell whether the newest head that was fetched still has the array."""
+        return self.place.uuid(self._name) == self._head.found.header.uuid
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the newest head that was fetched has another array, or none, of this name."""
+        return not self._is_same()
+
+    def prepare(self) -> None:
+        """Fetch all that `refresh` needs, after the newest head of several arrays was fetched."""
+        if self.was_superseded():
+            self.place.head(self._name)
 
     def refresh(self, axial: Axial) -> Axial | None:
         """Adopt a newer head; one request, if there is none."""
         pair = self.now
         with family("cannot refresh '{}'", pair.path):
             self._is_replaced = not self._fetch()
-            newer = self._newer
-            if newer is None:
+            if self._is_replaced or not self.was_superseded():
                 return None
-            return self._adopt_head(newer)
+            return self._adopt_head(self.place.head(self._name))
 
     def _adopt_head(self, head: Head) -> Axial:
         pair = self.now
@@ -451,7 +476,7 @@ class PublishedStore(RemoteStore):
             with self._lock:
                 pair.metadata, other.metadata = other.metadata, pair.metadata
                 pair.header = other.header
-                self._head, self._newer = head, None
+                self._head = head
                 self._end_data(found)
             pair.watch_cuts()
             self.following.adopt(Update(found.state, None, found.extents, found.attrs, 0))
@@ -478,8 +503,8 @@ class PublishedStore(RemoteStore):
         supply.renew(np.array(self.origin.changed(present, self.provider.brought), np.int64))
 
     def was_superseded(self) -> bool:
-        """Tell whether a newer head was found."""
-        return self._newer is not None
+        """Tell whether a newer head was fetched than the one that was taken up."""
+        return self._is_same() and self.place.number(self._name) > self._head.found.head.number
 
     # -- contents --------------------------------------------------------------------------------
 

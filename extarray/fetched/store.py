@@ -39,7 +39,7 @@ from extarray.fetched.blobs import InBlobs
 from extarray.fetched.cache import DiskCache
 from extarray.fetched.chunks import Chunks
 from extarray.fetched.frozen import Log, Mixed
-from extarray.fetched.heads import PublishedHere, read_head
+from extarray.fetched.heads import PublishedHere, find_group, read_place
 from extarray.fetched.metadata import Content
 from extarray.fetched.origins import Changing, Fixed
 from extarray.fetched.packs import InPack, RemotePack
@@ -272,9 +272,12 @@ class RemoteStore(PairReader):
         """Open a packed file with an unusual name; raise an error if there is none."""
         path = self._given
         with contextlib.suppress(*NOT_THERE):
-            raise PublishedHere(read_head(path, self.counts))
+            raise PublishedHere(read_place(path, self.counts), "")
         with contextlib.suppress(*NOT_THERE, FormatError):
             return self._open_packed(RemotePack(path.as_file()), "")
+        group = find_group(path, self.counts)
+        if group is not None and group[1] in group[0].index.arrays:
+            raise PublishedHere(*group)
         if not isinstance(error, MissingError):
             raise error
         raise MissingError(

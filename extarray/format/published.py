@@ -1,13 +1,15 @@
-"""Published arrays: the head, its lists, and objects with chunks, as functions of bytes.
+"""Published arrays and groups: the head, its lists, and chunks, as functions of bytes.
 
-A published array is one small object that is replaced, the head, and objects that never change.  An
-object with chunks is a file of blobs with a table in front; so blobs are those of ``blobs``.
+What is published is one small object that is replaced, the head, and objects that never change.  A
+part of an object with chunks is a file of blobs with a table in front; so blobs are those of
+``blobs``.  The head of a group has heads of arrays in it.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +28,7 @@ from extarray.format.blocks import BlockKind
 from extarray.format.fresh import encode_fresh
 from extarray.format.frozen import encode_blob
 from extarray.format.header import BLOBS_VERSION, Header, decode_header, encode_header
+from extarray.format.index import decode_index
 from extarray.format.records import check_records, decode_records, encode_record, record_bytes
 from extarray.format.superblock import (
     Superblock,
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extarray.codecs.payloads import Encoded
+    from extarray.format.index import Index
 
 __all__ = [
     "ENTRY",
@@ -52,18 +56,23 @@ __all__ = [
     "Frame",
     "ObjectMap",
     "Published",
+    "PublishedGroup",
     "Table",
     "decode_frame",
     "decode_table",
     "encode_frame",
-    "encode_object",
+    "encode_part",
     "encode_state",
     "for_blobs",
     "is_dense",
     "join_frames",
+    "join_group",
+    "key_of",
+    "keys_of",
     "metadata_image",
     "name_of",
     "places_of",
+    "start_of",
     "table_bytes",
     "uuid_of_name",
 ]
@@ -75,19 +84,20 @@ HEAD_BYTES = (1 << 16) - 1
 #: Offset of the table in an object with chunks.
 TABLE_AT = FILE_HEAD_BYTES
 
-#: An object with chunks.
+#: A part of an object, with chunks of one array.
 ENTRY = np.dtype(
     [
         ("uuid", "V16"),
+        ("at", "<u4"),
+        ("tail", "<u4"),
         ("first", "<u8"),
         ("last", "<u8"),
         ("size", "<u8"),
         ("count", "<u4"),
         ("crc", "<u4"),
-        ("tail", "<u4"),
-        ("zero", "<u4"),
     ]
 )
+_KEY = np.dtype({"names": ["key"], "formats": ["V20"], "offsets": [0], "itemsize": ENTRY.itemsize})
 #: A part of the lists; readers need none with `graves`, which has retired entries alone.
 PAGE = np.dtype([("uuid", "V16"), ("size", "<u8"), ("crc", "<u4"), ("graves", "<u4")])
 #: An object that heads no longer name.
@@ -98,7 +108,9 @@ _VERSION = (1, 0)
 _FRAME = struct.Struct("<8sHHI16sQ16sQQII")
 _COVERED = 16  # the checksum covers the bytes from here on
 _SECTION = struct.Struct("<IIQ")
-_HEADER, _STATE, _RECORDS, _ATTRS, _OBJECTS, _PAGES, _RETIRED = range(1, 8)
+_HEADER, _STATE, _RECORDS, _ATTRS, _OBJECTS, _PAGES, _RETIRED, _MEMBERS, _INDEX = range(1, 10)
+_ARRAY, _PAGE, _GROUP = 1, 2, 3
+_MEMBER = struct.Struct("<II")
 _MOST_ADDRESS = 1 << 62
 
 
@@ -138,8 +150,9 @@ class Frame:
     Attributes
     ----------
     array : bytes
-        Uuid of the array.
+        Uuid of the array or the group.
     ndim : int
+        0 for a group.
     is_page : bool
     number : int
         Of the head: one more at each commit.
@@ -156,6 +169,12 @@ class Frame:
     attrs : str or None
     entries, pages, retired : ndarray
         Of the types `ENTRY`, `PAGE` and `RETIRED`.
+    is_group : bool
+        It is the head of a group.
+    members : dict
+        The bytes of the heads of arrays, by their names in the group.
+    index : bytes or None
+        Index of the group.
     """
 
     array: bytes
@@ -172,6 +191,9 @@ class Frame:
     entries: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ENTRY))
     pages: NDArray[Any] = field(default_factory=lambda: np.zeros(0, PAGE))
     retired: NDArray[Any] = field(default_factory=lambda: np.zeros(0, RETIRED))
+    is_group: bool = False
+    members: Mapping[str, bytes] = field(default_factory=dict)
+    index: bytes | None = None
 
 
 def encode_frame(frame: Frame) -> bytes:
@@ -190,13 +212,18 @@ def encode_frame(frame: Frame) -> bytes:
         (_RETIRED, frame.retired),
     )
     sections += [(kind, rows.tobytes()) for kind, rows in lists if len(rows)]
+    if frame.members:
+        sections.append((_MEMBERS, b"".join(starmap(_encode_member, frame.members.items()))))
+    if frame.index is not None:
+        sections.append((_INDEX, frame.index))
     parts = [
         part
         for kind, data in sections
         for part in (_SECTION.pack(kind, 0, len(data)), data, bytes(-len(data) % 8))
     ]
     facts = frame.number, frame.token, frame.source, frame.time, frame.ndim
-    head = _FRAME.pack(_MAGIC, *_VERSION, 0, frame.array, *facts, 2 if frame.is_page else 1)
+    kind = _PAGE if frame.is_page else _GROUP if frame.is_group else _ARRAY
+    head = _FRAME.pack(_MAGIC, *_VERSION, 0, frame.array, *facts, kind)
     body = head[_COVERED:] + b"".join(parts)
     return head[: _COVERED - 4] + struct.pack("<I", crc32c(body)) + body
 
@@ -221,7 +248,7 @@ def decode_frame(data: bytes) -> Frame:
         )
     if crc32c(memoryview(data)[_COVERED:]) != crc:
         raise CorruptError("it does not match its checksum")
-    if ndim > 32 or kind not in (1, 2):
+    if ndim > 32 or kind not in (_ARRAY, _PAGE, _GROUP):
         raise CorruptError("its values are impossible")
     found = dict(_sections(data))
     header = state = attrs = None
@@ -240,10 +267,18 @@ def decode_frame(data: bytes) -> Frame:
             raise CorruptError("its state is damaged")
     size = record_bytes(ndim)
     rows = _rows(found.get(_RECORDS, b""), np.dtype((np.void, size)))
+    lists = {
+        name: _rows(found.get(section, b""), row)
+        for name, section, row in (
+            ("entries", _OBJECTS, ENTRY),
+            ("pages", _PAGES, PAGE),
+            ("retired", _RETIRED, RETIRED),
+        )
+    }
     return Frame(
         array,
         ndim,
-        kind == 2,
+        kind == _PAGE,
         number,
         token,
         source,
@@ -252,11 +287,35 @@ def decode_frame(data: bytes) -> Frame:
         state,
         rows.view(np.uint8).reshape(-1, size),
         attrs,
-        *(
-            _rows(found.get(section, b""), kind)
-            for section, kind in ((_OBJECTS, ENTRY), (_PAGES, PAGE), (_RETIRED, RETIRED))
-        ),
+        **lists,
+        is_group=kind == _GROUP,
+        members=dict(_members(found.get(_MEMBERS, b""))),
+        index=found.get(_INDEX),
     )
+
+
+def _encode_member(name: str, frame: bytes) -> bytes:
+    label = name.encode()
+    parts = _MEMBER.pack(len(label), len(frame)), label, bytes(-len(label) % 8)
+    return b"".join((*parts, frame, bytes(-len(frame) % 8)))
+
+
+def _members(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and heads of the arrays in a section of members."""
+    at = 0
+    while at < len(data):
+        if at + _MEMBER.size > len(data):
+            raise CorruptError("its list of arrays is truncated")
+        n_label, n_frame = _MEMBER.unpack_from(data, at)
+        label = at + _MEMBER.size
+        frame = label + n_label + -n_label % 8
+        at = frame + n_frame + -n_frame % 8
+        if at > len(data):
+            raise CorruptError("its list of arrays is truncated")
+        try:
+            yield data[label : label + n_label].decode(), data[frame : frame + n_frame]
+        except UnicodeDecodeError:
+            raise CorruptError("the name of an array is not UTF-8") from None
 
 
 def _sections(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -311,7 +370,7 @@ def join_frames(head: Frame, pages: Sequence[Frame]) -> Published:
     CorruptError
         They do not fit each other, or say what cannot be.
     """
-    if head.is_page or head.state is None:
+    if head.is_page or head.is_group or head.state is None:
         raise CorruptError("the head of the published array has no state")
     frames = [*pages, head]
     for page in pages:
@@ -337,6 +396,57 @@ def join_frames(head: Frame, pages: Sequence[Frame]) -> Published:
     if wrong.any() or (entries["size"].astype(np.int64) < least).any():
         raise CorruptError("an entry of the published array is impossible")
     return Published(head, header, state, records, attrs[0], entries, retired)
+
+
+class PublishedGroup(NamedTuple):
+    """A state of a published group, from its head and pages.
+
+    Attributes
+    ----------
+    head : Frame
+    listing : Index
+    members : dict
+        The heads of all arrays, by their names.
+    retired : ndarray
+    """
+
+    head: Frame
+    listing: Index
+    members: dict[str, Frame]
+    retired: NDArray[Any]
+
+
+def join_group(head: Frame, pages: Sequence[Frame]) -> PublishedGroup:
+    """Return the state that the head of a group and its pages say.
+
+    Raises
+    ------
+    CorruptError
+        They do not fit each other, or say what cannot be.
+    """
+    found: dict[str, bytes] = {}
+    frames = [*pages, head]
+    for frame in frames:
+        if frame.array != head.array or frame.is_page == (frame is head):
+            raise CorruptError("a page of the published group is that of another one")
+        found.update(frame.members)
+    indexes = [frame.index for frame in frames if frame.index is not None]
+    if not head.is_group or len(indexes) != 1:
+        raise CorruptError("the published group has no index, or several")
+    try:
+        listing = decode_index(indexes[0])
+    except FormatError as error:
+        raise CorruptError(str(error)) from None
+    members = {}
+    for name in listing.arrays:
+        if name not in found:
+            raise CorruptError(f"the published group lists {name!r}, but has no head of it")
+        member = decode_frame(found[name])
+        if member.is_page or member.is_group or member.state is None:
+            raise CorruptError(f"the head of {name!r} in the published group is none")
+        members[name] = member
+    retired = np.concatenate([frame.retired for frame in frames])
+    return PublishedGroup(head, listing, members, retired)
 
 
 def metadata_image(found: Published) -> bytes:
@@ -367,21 +477,43 @@ def encode_state(
 # -- objects with chunks ---------------------------------------------------------------------------
 
 
+def keys_of(entries: NDArray[Any]) -> NDArray[Any]:
+    """Return what tells each part from all others: its object, and its offset in there.
+
+    Examples
+    --------
+    >>> keys_of(np.zeros(2, ENTRY)).tolist() == [bytes(20)] * 2
+    True
+    """
+    found: NDArray[Any] = np.ascontiguousarray(entries).view(_KEY)["key"]
+    return found
+
+
+def key_of(entry: Any) -> bytes:
+    """Return what tells a part from all others."""
+    return bytes(entry["uuid"].tobytes() + entry["at"].tobytes())
+
+
+def start_of(entry: Any) -> int:
+    """Return the offset of a part in its object."""
+    return int(entry["at"]) * UNIT
+
+
 def is_dense(entries: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which objects have all chunks from their first address to their last."""
+    """Tell which parts have all chunks from their first address to their last."""
     found: NDArray[np.bool_] = entries["last"] - entries["first"] + 1 == entries["count"]
     return found
 
 
 def table_bytes(entries: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the bytes of the tables of objects."""
+    """Return the bytes of the tables of parts."""
     sizes = np.where(is_dense(entries), 12, 20)
     found: NDArray[np.int64] = entries["count"].astype(np.int64) * sizes
     return found
 
 
 class Table(NamedTuple):
-    """The table of an object with chunks.
+    """The table of a part.
 
     Attributes
     ----------
@@ -404,7 +536,7 @@ class Table(NamedTuple):
 
 
 def decode_table(data: bytes, entry: Any) -> Table:
-    """Return the table of the object of an entry; raise CorruptError if it is damaged."""
+    """Return the table of the part of an entry; raise CorruptError if it is damaged."""
     n, first, last = int(entry["count"]), int(entry["first"]), int(entry["last"])
     if crc32c(data) != int(entry["crc"]):
         raise CorruptError("the table of an object does not match its checksum")
@@ -422,18 +554,19 @@ def decode_table(data: bytes, entry: Any) -> Table:
 def places_of(
     table: Table, at: NDArray[np.int64], entry: Any, codec: int, chunk_bytes: int
 ) -> tuple[BlobPlaces, BlobsBlock]:
-    """Return where blobs lie in an object, by the places of their chunks in the table."""
+    """Return where blobs lie in a part, by the places of their chunks in the table."""
     block = BlobsBlock(entry["uuid"].tobytes(), int(entry["size"]), codec=codec)
     return decode_entries(table.words[at], table.addresses[at], block, chunk_bytes), block
 
 
-def encode_object(
+def encode_part(
     array: bytes,
     uuid: bytes,
     chunks: Sequence[tuple[int, Encoded | None, int]],
     is_tail: bool,
+    start: int = 0,
 ) -> tuple[list[bytes | memoryview], NDArray[Any], Table]:
-    """Return the parts of an object with chunks, its entry, and its table.
+    """Return the pieces of a part of an object, its entry, and its table.
 
     Parameters
     ----------
@@ -444,13 +577,15 @@ def encode_object(
         for the fill value.
     is_tail : bool
         The chunks will be published again.
+    start : int
+        Offset of the part in the object.
     """
     n = len(chunks)
     addresses = np.array([address for address, *_ in chunks], "<i8")
     entry = np.zeros(1, ENTRY)
     entry["uuid"] = np.void(uuid)
     entry["first"], entry["last"], entry["count"] = addresses[0], addresses[-1], n
-    entry["tail"] = is_tail
+    entry["tail"], entry["at"] = is_tail, start // UNIT
     before = TABLE_AT + int(table_bytes(entry)[0])
     at = -(-before // UNIT) * UNIT
     words = np.ones(n, "<u8")
@@ -465,12 +600,12 @@ def encode_object(
     table += words.tobytes() + sums.tobytes()
     entry["size"], entry["crc"] = at, crc32c(table)
     head = encode_file_head(uuid, array) + table
-    parts = [head, bytes(-len(head) % UNIT), *blobs]
-    return parts, entry, Table(addresses.astype(np.int64), words, sums)
+    pieces = [head, bytes(-len(head) % UNIT), *blobs]
+    return pieces, entry, Table(addresses.astype(np.int64), words, sums)
 
 
 class ObjectMap:
-    """Map of chunks to the objects that have their newest versions.
+    """Map of chunks to the parts of objects that have their newest versions.
 
     Parameters
     ----------

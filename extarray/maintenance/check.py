@@ -15,13 +15,12 @@ from extarray.common.errors import ArgumentError, FormatError
 from extarray.common.hints import hint
 from extarray.common.progress import Progress
 from extarray.fetched.downloads import download
-from extarray.fetched.heads import read_head
+from extarray.fetched.heads import read_place
 from extarray.fetched.paths import NOT_THERE, local_or_remote, refuse_writing
 from extarray.fetched.published import check_objects
 from extarray.maintenance.inspect import Survey
 from extarray.maintenance.packing import check_packed
 from extarray.maintenance.repair import Repair
-from extarray.remote.objects import Counts
 from extarray.storage import lock
 from extarray.storage.filesystem import family, real_name, resolve_path
 from extarray.storage.names import Packed, remove_left_overs
@@ -162,20 +161,25 @@ def _look_at_packed(path: Path, data: bool, repair: bool, progress: Reported) ->
 
 
 def _check_published(path: RemotePath, data: bool, progress: Reported) -> Report | None:
-    """Check a published array; return None if there is none."""
+    """Check a published array or group; return None if there is none."""
     shown: Any = path
     try:
-        head = read_head(path, Counts())
+        place = read_place(path)
+        names = place.index.arrays if place.is_group else [""]
+        grids = {name: place.head(name).found.state.grid for name in names}
     except NOT_THERE:
         return None
     except FormatError as error:
         return Report(shown, [Problem("file", str(error), str(path), None, "error", _ANEW)])
-    n_chunks = math.prod(head.found.state.grid)
+    problems: list[Problem] = []
+    n_chunks = sum(map(math.prod, grids.values()))
     with Progress(max(1, n_chunks), "check", check_progress(progress)) as line:
-        problems = [
-            Problem("chunk", str(error), str(path), None, "error", _ANEW)
-            for error in check_objects(head, data, line.add)
-        ]
+        for name in names:
+            where = f"{path}/{name}".rstrip("/")
+            problems += [
+                Problem("chunk", str(wrong), where, None, "error", _ANEW)
+                for wrong in check_objects(place, name, data, line.add)
+            ]
     how = hint("extarray.check(url, data=True)", "extarray check --data")
     unseen = [] if data else [f"chunks in '{path}'; {how} reads them"]
     return Report(shown, problems, unseen=unseen)

@@ -32,14 +32,24 @@ from extarray.storage.filesystem import family
 if TYPE_CHECKING:
     from os import PathLike
 
+    from extarray.fetched.heads import Place
     from extarray.fetched.packs import RemotePack
     from extarray.fetched.paths import RemotePath
 
-__all__ = ["InIndex", "InRemotePack", "group_at", "index_group", "names_in_group", "renew_indexes"]
+__all__ = [
+    "InIndex",
+    "InPublished",
+    "InRemotePack",
+    "group_at",
+    "index_group",
+    "names_in_group",
+    "renew_indexes",
+]
 
 # For groups elsewhere: with them come asyncio, ssl and email.
 _later = LazyImports(
     {
+        "extarray.fetched.heads": "find_group read_place",
         "extarray.fetched.packs": "RemotePack TAIL_BYTES",
         "extarray.remote.objects": "RemoteObject",
     }
@@ -136,6 +146,10 @@ class InIndex:
 
     def __init__(self, root: RemotePath, index: Index) -> None:
         self.root: Any = root
+        self._take(index)
+
+    def _take(self, index: Index) -> None:
+        """List what an index has."""
         self._groups, self._arrays = index.groups, index.arrays
         self._inside: dict[str, dict[str, str]] = {}
         for name in filter(None, index.groups):
@@ -182,18 +196,47 @@ class InIndex:
         )
 
 
+class InPublished(InIndex):
+    """The members of a published group, as the newest head has them that was fetched.
+
+    Parameters
+    ----------
+    root : RemotePath
+        The path that was asked for: of the place, or below it.
+    place : Place
+    inner : str
+        The name of the group in the place.
+    """
+
+    def __init__(self, root: RemotePath, place: Place, inner: str) -> None:
+        self.place, self._inner = place, inner
+        root.place = place
+        super().__init__(root, _index_below(place.index, inner))
+
+    def renew(self) -> None:
+        """List what the newest head has that was fetched."""
+        self._take(_index_below(self.place.index, self._inner))
+
+    def explain(self, key: str) -> str:
+        """Say why a listed array may be missing."""
+        return f"the group '{self.root}' has lost {key!r} meanwhile; refresh it"
+
+
 def _how_to_index() -> str:
     return hint("extarray.index_group(folder)", "extarray index FOLDER")
 
 
 def group_at(path: RemotePath) -> InRemotePack | InIndex:
-    """Open a group elsewhere: in a packed file, or a folder with an index."""
+    """Open a group elsewhere: published, in a packed file, or a folder with an index."""
     packed = path.packed()
     if packed is None:
         try:
             return _indexed(path)
         except NOT_THERE as error:
             missing = error
+        published = _published(path)
+        if published is not None:
+            return published
         try:
             packed = (pack := _later.RemotePack(path.as_file())).path, ""
         except (*NOT_THERE, FormatError):
@@ -201,8 +244,8 @@ def group_at(path: RemotePath) -> InRemotePack | InIndex:
                 raise missing from None
             raise MissingError(
                 errno.ENOENT,
-                f"no group '{path}': it is no packed file, and has no index; write one with "
-                f"{_how_to_index()}, and upload it with the arrays",
+                f"no group '{path}': it is not published, no packed file, and has no index; write "
+                f"one with {_how_to_index()}, and upload it with the arrays",
                 missing.filename,
             ) from None
     else:
@@ -236,6 +279,46 @@ def names_in_group(path: str | PathLike[str]) -> list[str] | None:
     return place.array_names()
 
 
+def _published(path: RemotePath) -> InPublished | None:
+    """Open a published group, or one that is in it; None if there is none."""
+    try:
+        place, inner = _later.read_place(path), ""
+    except NOT_THERE:
+        found = _later.find_group(path)
+        if found is None or found[1] not in _groups_of(found[0].index):
+            return None
+        place, inner = found
+    if not place.is_group:
+        raise MissingError(
+            errno.ENOENT,
+            f"'{path}' is a published array, not a group; "
+            + hint("use extarray.open", "give its path alone"),
+            str(path),
+        )
+    return InPublished(path, place, inner)
+
+
+def _groups_of(index: Index) -> set[str]:
+    """Return the names of all groups, also of those that the names of others go through."""
+    found = set(index.groups)
+    for name in (*index.groups, *index.arrays):
+        while name:
+            name = name.rpartition("/")[0]
+            found.add(name)
+    return found
+
+
+def _index_below(index: Index, prefix: str) -> Index:
+    """Return the part of an index that lists a group in it."""
+    start = f"{prefix}/" if prefix else ""
+    arrays = [name[len(start) :] for name in index.arrays if name.startswith(start)]
+    groups = {
+        name[len(start) :]: attrs for name, attrs in index.groups.items() if name.startswith(start)
+    }
+    groups[""] = index.groups.get(prefix)
+    return Index(arrays, groups)
+
+
 def _indexed(path: RemotePath) -> InIndex:
     """Open a group by its index, or by that of a group that it is in."""
     try:
@@ -267,10 +350,4 @@ def _read_index(place: RemotePath, path: RemotePath) -> InIndex:
     prefix = "/".join(path.parts[len(place.parts) :])
     if prefix and prefix not in index.groups:
         raise MissingError(errno.ENOENT, f"no group {prefix!r} in '{place}'", str(path))
-    start = f"{prefix}/" if prefix else ""
-    arrays = [name[len(start) :] for name in index.arrays if name.startswith(start)]
-    groups = {
-        name[len(start) :]: attrs for name, attrs in index.groups.items() if name.startswith(start)
-    }
-    groups[""] = index.groups.get(prefix)
-    return InIndex(path, Index(arrays, groups))
+    return InIndex(path, _index_below(index, prefix))

@@ -27,7 +27,7 @@ from extarray.format.published import (
     decode_frame,
     decode_table,
     encode_frame,
-    encode_object,
+    encode_part,
     encode_state,
     for_blobs,
     join_frames,
@@ -62,7 +62,7 @@ def a_head(entries=(), **more):
 
 
 def an_entry(uuid, first, last, count, size=1 << 20, tail=0):
-    return (np.void(uuid * 16), first, last, size, count, 0, tail, 0)
+    return (np.void(uuid * 16), 0, tail, first, last, size, count, 0)
 
 
 def test_a_frame_has_the_bytes_of_the_page():
@@ -191,7 +191,7 @@ def test_an_object_has_the_bytes_of_the_page(addresses):
         chunk = np.full(CHUNKS, n, "<i2").tobytes()
         encoded = Encoded(0, 0, 0, memoryview(chunk)) if n else None
         chunks.append((address, encoded, crc32c(chunk)))
-    parts, entry, table = encode_object(UUID, uuid, chunks, True)
+    parts, entry, table = encode_part(UUID, uuid, chunks, True)
     data = b"".join(parts)
     assert entry["size"][0] == len(data) and entry["tail"][0] == 1
     assert (entry["first"][0], entry["last"][0]) == (addresses[0], addresses[-1])
