@@ -229,7 +229,7 @@ class Publication:
         if known is None:
             return "nothing"
         if not known.head.is_group:
-            return f"shape {known.members[''].found.state.shape}"
+            return str(known.members[""].found.state.shape)
         n = len(known.members)
         return f"{n} array{'s' * (n != 1)}"
 

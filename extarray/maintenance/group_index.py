@@ -231,12 +231,12 @@ def group_at(path: RemotePath) -> InRemotePack | InIndex:
     packed = path.packed()
     if packed is None:
         try:
-            return _indexed(path)
+            return _read_index(path, path)
         except NOT_THERE as error:
             missing = error
-        published = _published(path)
-        if published is not None:
-            return published
+        found = _published(path) or _in_another(path)
+        if found is not None:
+            return found
         try:
             packed = (pack := _later.RemotePack(path.as_file())).path, ""
         except (*NOT_THERE, FormatError):
@@ -280,14 +280,11 @@ def names_in_group(path: str | PathLike[str]) -> list[str] | None:
 
 
 def _published(path: RemotePath) -> InPublished | None:
-    """Open a published group, or one that is in it; None if there is none."""
+    """Open a published group; None if there is none."""
     try:
-        place, inner = _later.read_place(path), ""
+        place = _later.read_place(path)
     except NOT_THERE:
-        found = _later.find_group(path)
-        if found is None or found[1] not in _groups_of(found[0].index):
-            return None
-        place, inner = found
+        return None
     if not place.is_group:
         raise MissingError(
             errno.ENOENT,
@@ -295,7 +292,20 @@ def _published(path: RemotePath) -> InPublished | None:
             + hint("use extarray.open", "give its path alone"),
             str(path),
         )
-    return InPublished(path, place, inner)
+    return InPublished(path, place, "")
+
+
+def _in_another(path: RemotePath) -> InIndex | None:
+    """Open a group by the index of a group that it is in, or of a published one."""
+    place = path
+    while place.parts:
+        place = place.parent
+        with suppress(*NOT_THERE):
+            return _read_index(place, path)
+    found = _later.find_group(path)
+    if found is None or found[1] not in _groups_of(found[0].index):
+        return None
+    return InPublished(path, *found)
 
 
 def _groups_of(index: Index) -> set[str]:
@@ -317,19 +327,6 @@ def _index_below(index: Index, prefix: str) -> Index:
     }
     groups[""] = index.groups.get(prefix)
     return Index(arrays, groups)
-
-
-def _indexed(path: RemotePath) -> InIndex:
-    """Open a group by its index, or by that of a group that it is in."""
-    try:
-        return _read_index(path, path)
-    except NOT_THERE:
-        place = path
-        while place.parts:
-            place = place.parent
-            with suppress(*NOT_THERE):
-                return _read_index(place, path)
-        raise
 
 
 def _read_index(place: RemotePath, path: RemotePath) -> InIndex:

@@ -176,3 +176,11 @@ def test_the_command_that_publishes(bucket, tmp_path, monkeypatch):
             assert b.refresh()
             np.testing.assert_array_equal(b[...], a[...])
     assert run("--timeout", "1")[0] == 2
+    with xa.open_group(tmp_path / "g", "w") as g:
+        g["a"], g["b/c"] = X, X[0]
+    url = "s3://bucket/group"
+    found = testing.CliRunner().invoke(command_line(), ["publish", str(tmp_path / "g"), url])
+    assert (found.exit_code, found.output[:10]) == (0, "2 arrays: ")
+    found = testing.CliRunner().invoke(command_line(), ["tree", url])
+    assert "c  30, 20" in found.output
+    assert testing.CliRunner().invoke(command_line(), ["check", url]).exit_code == 0

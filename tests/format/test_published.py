@@ -17,6 +17,7 @@ from extarray.errors import CorruptError, FormatError, VersionError
 from extarray.format._crc import crc32c
 from extarray.format.blobs import decode_blob
 from extarray.format.header import VERSION, Header, encode_header
+from extarray.format.index import encode_index
 from extarray.format.published import (
     ENTRY,
     PAGE,
@@ -31,6 +32,7 @@ from extarray.format.published import (
     encode_state,
     for_blobs,
     join_frames,
+    join_group,
     metadata_image,
     name_of,
     places_of,
@@ -175,6 +177,59 @@ def test_hostile_sections_are_refused_or_read(data):
     bad[12:16] = struct.pack("<I", crc32c(bytes(bad[16:])))
     with contextlib.suppress(FormatError):
         metadata_image(join_frames(decode_frame(bytes(bad)), []))
+
+
+def a_group(**members):
+    index = encode_index(members, {"": b'{"attrs": {}}', "air": None})
+    heads = {name: encode_frame(head) for name, head in members.items()}
+    return Frame(b"g" * 16, 0, number=4, is_group=True, members=heads, index=index)
+
+
+def test_the_head_of_a_group_has_the_bytes_of_the_page():
+    data = encode_frame(a_group(wind=a_head()))
+    assert struct.unpack_from("<QQII", data, 56) == (0, 0, 0, 3)
+    kind, _, n = struct.unpack_from("<IIQ", data, 80)
+    section = data[96 : 96 + n]
+    n_name, n_head = struct.unpack_from("<II", section)
+    assert (kind, n_name, n_head) == (8, 4, len(encode_frame(a_head())))
+    assert section[8:16] == b"wind" + bytes(4)
+    assert section[16 : 16 + n_head] == encode_frame(a_head())
+    found = join_group(decode_frame(data), [])
+    assert found.listing.arrays == ["wind"] and list(found.members) == ["wind"]
+    assert join_frames(found.members["wind"], []).state.shape == (7, 5)
+
+
+def test_the_last_head_of_an_array_counts_if_the_index_lists_it():
+    group = a_group(wind=a_head(), rain=a_head())
+    heads = {"rain": encode_frame(replace(a_head(), number=1)), "gone": b"x"}
+    page = Frame(b"g" * 16, 0, is_page=True, members=heads)
+    found = join_group(group, [page])
+    assert {name: head.number for name, head in found.members.items()} == {"wind": 3, "rain": 3}
+    short = replace(group, members={"wind": group.members["wind"]})
+    assert join_group(short, [page]).members["rain"].number == 1
+    for bad in (
+        replace(short, index=None),
+        replace(short, index=b"{}"),
+        replace(group, members={"wind": encode_frame(page), "rain": heads["rain"]}),
+    ):
+        with pytest.raises(CorruptError):
+            join_group(bad, [page])
+    with pytest.raises(CorruptError, match="has no head"):
+        join_group(short, [])
+    with pytest.raises(CorruptError, match="another"):
+        join_group(short, [replace(page, array=bytes(16))])
+
+
+@given(st.data())
+def test_hostile_groups_are_refused_or_read(data):
+    bad = bytearray(encode_frame(a_group(wind=a_head(), rain=a_head())))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(16, len(bad) - 1))
+        bad[at] = data.draw(st.integers(0, 255))
+    bad[12:16] = struct.pack("<I", crc32c(bytes(bad[16:])))
+    with contextlib.suppress(FormatError):
+        for head in join_group(decode_frame(bytes(bad)), []).members.values():
+            join_frames(head, [])
 
 
 def test_names():
