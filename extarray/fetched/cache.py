@@ -6,7 +6,8 @@ programs that share a folder, a program that is killed, and a chunk that another
 meanwhile lead to a fetch at worst.  Only the removal of old chunks is left to one program.
 
 The name of the files tells address and version of the original, so an old version is never read;
-it is removed when there is no room.
+it is removed when there is no room.  Where checksums of the present chunks are known, one pair of
+files serves all versions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from extarray.format._crc import crc32c
 from extarray.storage.filesystem import File, family
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["DiskCache"]
 
@@ -50,6 +51,9 @@ class DiskCache:
     chunk_bytes : int
     number : int
         Of the version, for those who have the array open.
+    sums : callable, optional
+        Returns the checksums that chunks have now, by their addresses: the chunks may be of other
+        versions.
 
     Raises
     ------
@@ -58,9 +62,14 @@ class DiskCache:
     """
 
     def __init__(
-        self, folder: str, version: Sequence[object], chunk_bytes: int, number: int = 0
+        self,
+        folder: str,
+        version: Sequence[object],
+        chunk_bytes: int,
+        number: int = 0,
+        sums: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.number = number
+        self.number, self._sums = number, sums
         self._folder, self._size = folder, chunk_bytes
         self._name = hashlib.sha256("\n".join(map(str, version)).encode()).hexdigest()[:40]
         # Bytes to write until the next look at the folder.  The first look comes at once, since
@@ -91,6 +100,9 @@ class DiskCache:
                 data = self._table.read(len(part) * size, int(addresses[part[0]]) * size)
                 some = np.frombuffer(data[: len(data) // size * size], _ENTRY)
                 found[part[: len(some)]] = some
+        here = np.flatnonzero(found["used"])
+        if self._sums is not None and len(here):
+            found["used"][here[found["crc"][here] != self._sums(addresses[here])]] = 0
         return found
 
     def has(self, addresses: Any) -> Any:

@@ -28,12 +28,14 @@ from extarray.common.errors import (
 from extarray.common.forks import in_children
 from extarray.common.hints import hint
 from extarray.common.on_error import OnError
+from extarray.fetched.cache import DiskCache
 from extarray.fetched.chunks import Arrived, Version
 from extarray.fetched.heads import Head, Place, PublishedHere, removed
 from extarray.fetched.metadata import Content
 from extarray.fetched.origins import Fixed, start_blobs
 from extarray.fetched.pairs import RemotePair, RemoteStates
 from extarray.fetched.store import RemoteStore
+from extarray.format._crc import crc32c
 from extarray.format.blobs import FILL, MIXED, BlobsBlock, decode_blob
 from extarray.format.header import encode_seal
 from extarray.format.published import (
@@ -145,16 +147,19 @@ class _Part(NamedTuple):
     Attributes
     ----------
     reading : Reading
-    numbers, addresses, words : list of int
-        Of the chunks, in the order of the ranges that are read.
+    numbers, addresses, sums : list of int
+        Of the chunks, in the order of the ranges that are read; and their checksums.
     block : BlobsBlock
+    key : bytes
+        What tells the part of an object from all others.
     """
 
     reading: Reading
     numbers: list[int]
     addresses: list[int]
-    words: list[int]
+    sums: list[int]
     block: BlobsBlock
+    key: bytes
 
 
 class InObjects(Fixed):
@@ -175,6 +180,7 @@ class InObjects(Fixed):
         self._tables: dict[bytes, Table] = {}
         self._whole: dict[bytes, RemoteObject] = {}
         self.filled = pair.header.fill * (self._size // max(1, len(pair.header.fill)))
+        self._sum_filled = crc32c(self.filled)
         self._number = 0
         self.take(head, axial)
 
@@ -267,34 +273,68 @@ class InObjects(Fixed):
                 raise self._told(error) from None
             filled += here[table.words[at] == FILL].tolist()
             is_blob = table.words[at] != FILL
-            places.append((entry, here[is_blob], table.words[at][is_blob], found, is_blob, block))
+            places.append((entry, here[is_blob], table.sums[at][is_blob], found, is_blob, block))
             total += int(found.sizes.sum())
         if total > config.max_result:
             raise ResultError(
                 f"{len(addresses)} chunks, which are needed at a time, exceed config.max_result"
             )
         n_axes, parts = len(self._pair.header.chunks), []
-        for entry, here, words, found, is_blob, block in places:
+        for entry, here, sums, found, is_blob, block in places:
             if not len(here):
                 continue
             offsets = (found.offsets[is_blob] + start_of(entry)).tolist()
             sizes = found.sizes[is_blob].tolist()
-            reading = start_blobs(self._object(entry), offsets, sizes, n_axes)
+            reading, key = start_blobs(self._object(entry), offsets, sizes, n_axes), key_of(entry)
             parts.append(
-                _Part(reading, here.tolist(), addresses[here].tolist(), words.tolist(), block)
+                _Part(reading, here.tolist(), addresses[here].tolist(), sums.tolist(), block, key)
             )
         return _Coming(self, number, parts, set(filled))
 
     def changed(self, addresses: NDArray[Any], brought: Mapping[int, Version | None]) -> list[int]:
-        """Return the addresses of chunks that other objects have than those they came from."""
+        """Return the addresses of chunks that differ from those that were brought.
+
+        A chunk that has moved to another object need not differ: if there are several from there,
+        its table tells.
+        """
         entries = self._objects.entries
-        owners = self._objects.owners(addresses).tolist()
-        found = []
-        for address, owner in zip(addresses.tolist(), owners, strict=True):
+        owners = self._objects.owners(addresses)
+        keys = [b"" if owner < 0 else key_of(entries[owner]) for owner in owners.tolist()]
+        found: list[int] = []
+        moved: list[int] = []
+        for at, (address, key) in enumerate(zip(addresses.tolist(), keys, strict=True)):
             version = brought.get(address)
-            uuid = entries["uuid"][owner].tobytes() if owner >= 0 else b""
-            if version is None or version.log != uuid:
+            if version is None or not version.log or not key:
+                # One of the fill value costs nothing to renew.
+                if version is None or (version.log, version.word) != (key, FILL):
+                    found.append(address)
+            elif version.log != key:
+                moved.append(at)
+        numbers, counts = np.unique(owners[moved], return_counts=True)
+        worth = numbers[(counts > 1) & (entries["tail"][numbers] == 0)]
+        may_stay = np.isin(owners[moved], worth)
+        found.extend(addresses[moved][~may_stay].tolist())
+        left = addresses[moved][may_stay]
+        try:
+            sums = self.sums(left).tolist()
+        except (FormatError, StorageError):  # whoever needs the chunks will be told
+            found.extend(left.tolist())
+            return found
+        for address, crc in zip(left.tolist(), sums, strict=True):
+            version = brought.get(address)
+            if version is None or version.word != crc:
                 found.append(address)
+        return found
+
+    def sums(self, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """Return the checksums of chunks, decoded."""
+        objects = self._objects
+        owners = objects.owners(addresses)
+        found = np.full(len(addresses), self._sum_filled, np.uint32)
+        numbers = np.unique(owners[owners >= 0]).tolist()
+        for number, table in self._tables_of(objects.entries, numbers).items():
+            here = np.flatnonzero(owners == number)
+            found[here] = table.sums[table.find(addresses[here])[0]]
         return found
 
     def check(self, addresses: NDArray[np.int64], room: memoryview | None) -> None:
@@ -370,14 +410,13 @@ class _Coming:
             yield Arrived(filled, Version(self._number, True, FILL))
         for at, places in left.items():
             part = self._parts[at]
-            uuid = part.block.uuid
             try:
                 for found in part.reading.arrivals(places):
                     threads = origin.n_threads(1) if len(found) == 1 else 1
                     for place, blob in found:
-                        address, word = part.addresses[place], part.words[place]
+                        address, crc = part.addresses[place], part.sums[place]
                         chunk = partial(origin.decoded, address, blob, part.block, threads)
-                        version = Version(self._number, True, word, uuid)
+                        version = Version(self._number, True, crc, part.key)
                         yield Arrived([(part.numbers[place], chunk)], version)
             except ReplacedError:
                 raise origin.removed() from None
@@ -489,6 +528,18 @@ class PublishedStore(RemoteStore):
             return found.axial
         finally:
             other.close()
+
+    def _begin_cache(self) -> None:
+        """Keep chunks on the disk, if that is asked for; those of all heads, in one place."""
+        provider, folder = self.provider, self._given.cache
+        cache, provider.cache = provider.cache, None
+        if folder is None:
+            return
+        size, now = self.now.header.chunk_bytes, self.origin.version
+        if cache is None:
+            key = [self.now.absolute, "published", self.now.header.uuid.hex(), size]
+            cache = DiskCache(folder, key, size, now.number, self.origin.sums)
+        cache.number, provider.cache = now.number, cache
 
     def _renew(self, head: Head, axial: Axial) -> None:
         """Let chunks come anew that other objects have by now."""

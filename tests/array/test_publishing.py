@@ -188,6 +188,44 @@ def test_any_changes_are_followed(data):
         reader.close()
 
 
+def test_chunks_that_move_are_not_fetched_again(place):
+    a = xa.create(None, (0, 4, 40), "f4", chunks=(1, 2, 40))
+    p = xa.publish(a, place)
+    with xa.open(place) as reader:
+        for n in range(64):
+            a.append(X[n % 40, None, :4] + n, axis=0)
+            p.update()
+            if n % 8 == 7:
+                assert reader.refresh()
+                before = reader.info()["fetched_bytes"]
+                np.testing.assert_array_equal(reader[...], a[...])
+                # The new ones alone, with some tables.
+                assert reader.info()["fetched_bytes"] - before < 12 * a[:1].nbytes
+
+
+def test_a_cache_serves_all_states(place, tmp_path):
+    folder = tmp_path / "cache"
+    a = xa.create(None, (0, 64), "f4", chunks=(2, 64))
+    p = xa.publish(a, place)
+    for n in range(1, 12):
+        a.append(np.full((3, 64), n), axis=0)
+        if n > 5:
+            a[n - 5] = -n
+        p.update(compare=n > 5)
+        with xa.open(place, cache=folder) as b, xa.open(place, cache=folder) as old:
+            before = b.info()["fetched_bytes"]
+            np.testing.assert_array_equal(b[...], a[...])
+            assert n < 6 or b.info()["fetched_bytes"] - before < a.nbytes / 2
+            if n % 3 == 0:
+                was = a[...]
+                a[0] = n
+                p.update(compare=True)
+                assert b.refresh()
+                np.testing.assert_array_equal(b[...], a[...])
+                np.testing.assert_array_equal(old[...], was)
+    assert len(list(folder.glob("*.chunks"))) == 1
+
+
 def test_frozen_chunks_go_as_they_are(place, tmp_path, monkeypatch):
     pytest.importorskip("backports.zstd")
     with xa.create(tmp_path / "a", (0, 64, 64), "i4", chunks=(4, 64, 64), compression="zstd") as a:

@@ -85,7 +85,9 @@ def test_a_growth_of_all_arrays_takes_two_puts(place, group):
             assert {len(a) for a in held.values()} == {n * (n + 1) // 2}
             assert reader["time"].info()["requests"] == n_requests + 1
             assert not reader.refresh()
-            same(reader, group)
+            with xa.open_group(place) as other:
+                same(other, group)
+        same(reader, group)
     assert xa.check(place, data=True).ok
 
 
