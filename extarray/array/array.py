@@ -1371,6 +1371,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         sparse: bool | None = None,
         compression: Any = NOT_GIVEN,
         significant_bits: int | None = None,
+        resume: bool | None = None,
         progress: Reported = True,
     ) -> Self:
         """Copy into a fresh array: one segment, no history.
@@ -1392,6 +1393,10 @@ class ExtArray(ArrayCore, NumpyMixin):
             None: not compressed.  Default: as this array, in files.
         significant_bits : int, optional
             Round floats of the copy, as for `from_array`; None: copy them as they are.
+        resume : bool, optional
+            Keep the work if this call is interrupted, and continue that of an earlier call with the
+            same arguments, if the array has not changed since; otherwise begin anew.  Messages on
+            stderr tell of both.  None: if the array is on a server or in a bucket.
         progress : bool or callable
             Show how far the work has come, on a terminal or in a notebook; or a function, which is
             called with the bytes that are done, and with those in all.
@@ -1411,7 +1416,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         Notes
         -----
         At most ``config.max_memory`` bytes are in memory at a time, unless a chunk of each array is
-        larger; see `extarray.rechunk`, which can do more.
+        larger; see `extarray.rechunk`, which can do more, and where it keeps its work.
 
         For `dask.array.from_array` this returns a view of the whole: tasks read it late, by indices
         with their present meaning.
@@ -1434,6 +1439,7 @@ class ExtArray(ArrayCore, NumpyMixin):
             sparse=sparse,
             compression=compression,
             significant_bits=significant_bits,
+            resume=resume,
             progress=progress,
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import operator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, SupportsIndex
 
 import numpy as np
@@ -26,6 +27,7 @@ from extarray.common.errors import (
 from extarray.common.lazy import LazyImports, Upward
 from extarray.common.on_error import OnError
 from extarray.format.attrs import decode_attrs
+from extarray.format.header import encode_header
 from extarray.format.labels import attrs_of_whole
 from extarray.grid.chunking import check_chunks
 from extarray.grid.order import check_order
@@ -74,6 +76,7 @@ _later = LazyImports(
         "extarray.array.freezing": "freeze_at_end",
         "extarray.maintenance.transform": "Transformation passes_between",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
+        "hashlib": "sha256",
         "pathlib": "Path",
         "uuid": "uuid4",
     }
@@ -130,6 +133,7 @@ def copy(
     sparse: bool | None = None,
     compression: Any = NOT_GIVEN,
     significant_bits: int | None = None,
+    resume: bool | None = None,
     progress: Reported = True,
 ) -> Any:
     """Copy into a fresh array of one segment; see `ExtArray.copy`."""
@@ -158,11 +162,28 @@ def copy(
     made, attrs = Made(array._plain_kind()), _attrs_of_copy(array)
     rounding = rounding_of(significant_bits, array.dtype, array.fill_value, decode_attrs(attrs))
     options = {"growth": array._store.now.growth, "what": "copy", "rounding": rounding}
+    files: Reader | None = array._store.files
+    if resume is None:
+        resume = bool(files is not None and files.traffic)
     elements, memory = elements_of(source), config.max_memory
+    if check_flag(resume, "resume"):
+        elements += _versions(files, header, significant_bits)
     work = _later.Transformation(
         made, source, elements, shape, header, attrs, passes, memory, progress, **options
     )
-    return work.in_memory() if path is None else work.on_disk(_later.resolve_path(path))
+    if path is None:
+        return work.in_memory()
+    place = _later.resolve_path(path)
+    if resume and work.has_moved(place):
+        return made.open(place, "r+")
+    return work.on_disk(place, resume=resume, keep=resume)
+
+
+def _versions(files: Reader | None, header: Header, significant_bits: int | None) -> list[Any]:
+    """Return, as JSON values, the version of an array and all about the form of its copy."""
+    form = encode_header(replace(header, uuid=bytes(len(header.uuid))))
+    version = None if files is None else [str(part) for part in files.generation]
+    return [version, _later.sha256(form).hexdigest(), significant_bits]
 
 
 def is_sparse(source: bool, asked: bool | None, path: Any) -> bool:

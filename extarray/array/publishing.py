@@ -354,8 +354,8 @@ def _origin_of(source: Any) -> _OneArray | _AllOfGroup:
     if isinstance(source, _later.Group):
         return _AllOfGroup(source)
     raise ArgumentTypeError(
-        f"cannot publish a {type(source).__name__}; give an array or a group, as returned by "
-        "extarray.open or open_group, or its path"
+        f"cannot publish a {type(source).__name__}; give an array or a group of extarray, or a "
+        "path of one"
     )
 
 

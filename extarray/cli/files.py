@@ -23,6 +23,7 @@ from extarray.cli._command import (
     array_path,
     axis_of,
     choice,
+    click,
     codec_of,
     command,
     flag,
@@ -244,6 +245,12 @@ def _nested(rows: list[tuple[int, _Entry]]) -> list[dict[str, Any]]:
     SPARSE,
     COMPRESSION,
     BITS,
+    click.Option(
+        ["--resume/--no-resume"],
+        default=None,
+        help="keep the work if interrupted, and continue earlier work, if SRC has not changed "
+        "(default: if SRC is a URL)",
+    ),
     details="DST appears when the copy is complete.  It may be an existing folder.",
 )
 def copy(
@@ -255,6 +262,7 @@ def copy(
     sparse: bool | None,
     compression: str | None,
     significant_bits: int | None,
+    resume: bool | None,
 ) -> None:
     """Copy an array."""
     with opened(source) as a, wrong_calls():
@@ -267,6 +275,7 @@ def copy(
             checksum=checksum or None,
             sparse=sparse,
             significant_bits=significant_bits,
+            resume=resume,
             **codec_of(compression),
         ).close()
 

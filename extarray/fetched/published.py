@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -562,6 +563,15 @@ class PublishedStore(RemoteStore):
     def url_of(self, suffix: str) -> str | None:
         """Return None: chunks are in several objects."""
         return None
+
+    @property
+    def generation(self) -> tuple[int, Any]:
+        """Number of the array's own commit, and a digest of the list of its objects.
+
+        Neither changes when a cleaner replaces the head.
+        """
+        found = self._head.found
+        return found.head.source, sha256(found.entries.tobytes()).hexdigest()
 
     @property
     def file_bytes(self) -> int:

@@ -209,7 +209,7 @@ class Transformation:
                 self._clear([one], path)
         remove_left_of_passes(file_names(path))
         if self.progress is True:
-            say(f"rechunk has nothing left to do: '{path}' is complete")
+            say(f"{self.what} has nothing left to do: '{path}' is complete")
 
     def paths(self, path: Path) -> list[Path]:
         """Return the paths that passes write to: at least one, even if there is no pass."""
@@ -245,10 +245,19 @@ class Transformation:
 
     def is_done(self, path: Path) -> bool:
         """Tell whether an earlier call has done the work; if so, publish and report it."""
-        done = finish_move(path) or self._is_finished(path)
+        if self.has_moved(path):
+            return True
+        done = self._is_finished(path)
         if done:
             self.finish(path)
         return done
+
+    def has_moved(self, path: Path) -> bool:
+        """Give a complete target its name if a call was interrupted when it did so."""
+        found = finish_move(path)
+        if found:
+            self.finish(path)
+        return found
 
     def _is_finished(self, path: Path) -> bool:
         """Tell whether a path has the product of this work."""
@@ -308,13 +317,19 @@ class Transformation:
         """
         first, new = (self._left(paths) if resume else None) or (0, None)
         if new is None:
+            is_other = resume and not first and any(map(has_files, paths))
+            if self.progress is True and is_other:
+                say(
+                    f"{self.what} begins anew: earlier work on '{path}' had another source, "
+                    "another state of it, or other arguments"
+                )
             self._clear(paths[first:], path)
             for i in range(len(paths), MOST_PASSES):  # left by work in more passes
                 with contextlib.suppress(ExistsError, LockedError):
                     self._clear([pass_path(path, i)], path)
             remove_left_of_passes(file_names(path))
         if self.progress is True and (new is not None or first):
-            say(f"rechunk continues the earlier work on '{path}'")
+            say(f"{self.what} continues the earlier work on '{path}'")
         return first, new
 
     def _clear(self, paths: list[Path], path: Path) -> None:
@@ -326,8 +341,8 @@ class Transformation:
                 if not self._has_made(self.arrays.store(found)):
                     raise ExistsError(
                         errno.EEXIST,
-                        f"rechunk to '{path}' would need the name of this array for a temporary "
-                        "file; give another path",
+                        f"{self.what} to '{path}' would need the name of this array for a "
+                        "temporary file; give another path",
                         str(one),
                     )
             with contextlib.suppress(FileNotFoundError), family("cannot begin '{}'", path):
