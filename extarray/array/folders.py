@@ -98,8 +98,8 @@ def open_group(
     ----------
     path : str, PathLike, or tuple
         Path of the folder, or of a packed file (see `pack`), which can only be read.  Also a URL,
-        or a tuple of a store and a path, as for `open`: of a packed file, or of a folder that has
-        an index (see `index_group`).
+        or a tuple of a store and a path, as for `open`: of a published group (see `publish`), of a
+        packed file, or of a folder that has an index (see `index_group`).
     mode : {"r", "r+", "a", "w", "w-"}
         "r" reads; "r+" reads and writes; "a" does too, and makes the group if it is missing; "w"
         makes it anew, in place of what was there; "w-" makes it where nothing is there.

@@ -62,7 +62,8 @@ def check(
     path : str or PathLike
         With or without a trailing ``.xmd`` or ``.xta``.  A packed file (`pack`) is compared with
         its checksums.  Also a URL, as for `open`: a packed file, or with `data` a pair, is
-        downloaded to a temporary folder.
+        downloaded to a temporary folder; of a published array or group, tables and with `data`
+        chunks are read.
     data : bool
         Read all chunks too, and compare them with their checksums if the array has any.
     repair : bool

@@ -12,7 +12,8 @@ import secrets
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -113,6 +114,8 @@ _SHORT_PAGES = 1 << 20
 
 _NO_ENTRIES, _NONE_RETIRED = np.zeros(0, ENTRY), np.zeros(0, RETIRED)
 
+
+_T = TypeVar("_T")
 
 # The address of a chunk; the chunk as its codec has it, None: the fill value; and its checksum.
 _Chunk: TypeAlias = "tuple[int, Encoded | None, int]"
@@ -711,13 +714,13 @@ class Publisher:
             here = np.flatnonzero(owners == number)
             table = self._tables_of(objects.entries, [number])[number]
             sums[here] = table.sums[table.find(every[here])[0]]
-        room = memoryview(np.empty(size, np.uint8))
-        found = []
-        for address, known in zip(every.tolist(), sums.tolist(), strict=True):
+        found: list[int] = []
+        step = max(1, _BATCH // max(1, size))
+        for first in range(0, len(every), step):
+            some = every[first : first + step]
             with source.lock:
-                _read(now, room, address)
-            if crc32c(room) != known:
-                found.append(address)
+                present = _each(partial(_crc_of, now, size), some.tolist(), size)
+            found += some[np.array(present, np.uint32) != sums[first : first + step]].tolist()
         return np.array(found, np.int64)
 
     # -- objects with chunks ---------------------------------------------------------------------
@@ -779,7 +782,8 @@ class Publisher:
         chunks: list[_Chunk] = []
         total = 0
         for first in range(0, len(addresses), step):
-            some = _together(shot, codec, addresses[first : first + step])
+            work = partial(_encoded_chunk, shot, codec)
+            some = _each(work, addresses[first : first + step], shot.was.header.chunk_bytes)
             chunks += some
             total += sum(blob_bytes(len(one.payload)) for _, one, _ in some if one is not None)
             if total >= most:
@@ -824,9 +828,9 @@ class Publisher:
 # -- chunks ----------------------------------------------------------------------------------------
 
 
-def _together(shot: Shot, codec: Codec | None, addresses: Sequence[int]) -> list[_Chunk]:
-    """Encode chunks on several threads."""
-    found: dict[int, _Chunk] = {}
+def _each(work: Callable[[int], _T], addresses: Sequence[int], chunk_bytes: int) -> list[_T]:
+    """Return the results of a function for each chunk, by several threads."""
+    found: dict[int, _T] = {}
     left, lock, stopped = iter(addresses), threading.Lock(), threading.Event()
 
     def share() -> None:
@@ -835,12 +839,18 @@ def _together(shot: Shot, codec: Codec | None, addresses: Sequence[int]) -> list
                 address = next(left, None)
             if address is None:
                 return
-            found[address] = _encoded_chunk(shot, codec, address)
+            found[address] = work(address)
 
-    n_bytes = len(addresses) * shot.was.header.chunk_bytes
+    n_bytes = len(addresses) * chunk_bytes
     n_threads = min(config.threads, len(addresses), n_bytes // limits.coded_bytes)
     run_together([share] * max(1, n_threads), stopped.set)
     return [found[address] for address in addresses]
+
+
+def _crc_of(now: Present, size: int, address: int) -> int:
+    room = memoryview(np.empty(size, np.uint8))
+    _read(now, room, address)
+    return crc32c(room)
 
 
 def _encoded_chunk(shot: Shot, codec: Codec | None, address: int) -> _Chunk:

@@ -20,6 +20,7 @@ from extarray.errors import (
     ExistsError,
     FormatError,
     MissingError,
+    RemoteError,
     ReplacedError,
     StorageError,
 )
@@ -353,6 +354,43 @@ def test_an_answer_that_is_lost_makes_no_second_commit(place, monkeypatch):
     before = p._publisher.known.head.number
     assert p.update() and failures
     assert p._publisher.known.head.number == before + 1
+    same(place, a)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_requests_that_fail_are_made_again(place, monkeypatch, is_late):
+    monkeypatch.setattr(limits, "remote_pause", 0.0)
+    monkeypatch.setattr(limits, "remote_pause_if_busy", 0.0)
+    a = xa.from_array(X[:6, :6, :6], chunks=(4, 4, 4))
+    p = xa.publish(a, place)
+    put, tries = StoreBackend.put, []
+
+    async def faulty(self, path, data, mark, seconds):
+        tries.append(path)
+        if len(tries) % 3:
+            if is_late:
+                await put(self, path, data, mark, seconds)
+            raise Failure("busy" if len(tries) % 2 else "again", "it is not available")
+        return await put(self, path, data, mark, seconds)
+
+    monkeypatch.setattr(StoreBackend, "put", faulty)
+    for n in range(4):
+        a.append(np.full((3, 6, 6), n), axis=0)
+        assert p.update()
+        same(place, a)
+
+    async def dead(*_):
+        raise Failure("again", "it is not available")
+
+    monkeypatch.setattr(StoreBackend, "put", dead)
+    was = a[...]
+    a.append(X[:2, :6, :6], axis=0)
+    with pytest.raises(RemoteError, match="not available"):
+        p.update()
+    monkeypatch.setattr(StoreBackend, "put", put)
+    with xa.open(place) as b:
+        np.testing.assert_array_equal(b[...], was)
+    assert p.update()
     same(place, a)
 
 
