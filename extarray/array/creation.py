@@ -517,11 +517,12 @@ def open(
     checksums, `open` raises `LockedError`.
 
     An array on a web server or in a bucket is read like any other, and cannot be written to.
-    Opening a packed file takes one request, a pair two.  Chunks are fetched when they are first
-    needed, neighbours in one request, compared with their checksums unless `verify` is "never", and
-    stay in memory (``config.chunk_cache``).  A pair may have a writer elsewhere: `refresh` and
-    `follow` take up its commits, whole, and chunks that may have changed are fetched again.  The
-    extra ``[remote]`` installs what this needs.
+    Opening a packed file takes one request, a pair or a published array (see `publish`) two.
+    Chunks are fetched when they are first needed, neighbours in one request, compared with their
+    checksums unless `verify` is "never", and stay in memory (``config.chunk_cache``).  A pair or a
+    published array may have a writer elsewhere: `refresh` and `follow` take up its commits, whole,
+    and chunks that may have changed are fetched again.  The extra ``[remote]`` installs what this
+    needs.
 
     Examples
     --------

@@ -119,7 +119,8 @@ def publish(
     A growth takes two requests, however large the arrays are and along whatever axes they grow: one
     for an object with the chunks of all arrays (of 32 MiB; more need more), and one that replaces
     the head.  Objects with chunks never change, so a reader sees one state or the next, of all
-    arrays together.  Several publishers of one array or group do no harm.
+    arrays together.  Several publishers of one array or group do no harm.  All arrays of a group
+    stay open.
 
     Examples
     --------
