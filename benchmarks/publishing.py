@@ -51,7 +51,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Growth:
-    """A growth along an axis; the part of a chunk's side by which it grows."""
+    """A growth along an axis, by a part of a chunk's side, or more; two sides are a shard's."""
 
     axis: int
     at_start: bool = False
@@ -66,6 +66,7 @@ GROWTHS = {
     "end of axis 1": Growth(1),
     "end of axis 2": Growth(2),
     "end of axis 0, a quarter of a chunk": Growth(0, part=0.25),
+    "end of axis 0, two layers of chunks": Growth(0, part=2),
     "start of axis 0": Growth(0, at_start=True),
     "start of axis 2": Growth(2, at_start=True),
 }
