@@ -625,8 +625,8 @@ class ObjectMap:
         # Objects without gaps: one number for each interval between two ends of any.
         self._edges = np.unique(np.concatenate([first[dense], stop[dense]]))
         self._owners = np.full(len(self._edges) + 1, -1, np.int64)
-        for number in np.flatnonzero(dense).tolist():
-            low, high = np.searchsorted(self._edges, (first[number], stop[number]))
+        ends = (np.searchsorted(self._edges, some[dense]).tolist() for some in (first, stop))
+        for number, low, high in zip(np.flatnonzero(dense).tolist(), *ends, strict=True):
             self._owners[low + 1 : high + 1] = number
         self._sparse = np.flatnonzero(~dense)[::-1].tolist()
         self._first, self._stop = first, stop
