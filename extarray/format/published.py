@@ -655,11 +655,12 @@ class ObjectMap:
     def covered(self) -> NDArray[np.bool_]:
         """Tell which objects newer ones without gaps cover as a whole."""
         starts = np.concatenate([[np.iinfo(np.int64).min], self._edges])
-        found = np.zeros(len(self.entries), bool)
-        for number in range(len(self.entries)):
-            low = int(np.searchsorted(starts, self._first[number], "right")) - 1
-            high = int(np.searchsorted(starts, self._stop[number], "left"))
-            found[number] = bool((self._owners[low:high] > number).all())
+        low = np.searchsorted(starts, self._first, "right") - 1
+        high = np.searchsorted(starts, self._stop, "left")
+        # The least owner of each range; ranges of both kinds alternate, and one more ends the last.
+        bounds = np.stack([low, high], axis=1).ravel()
+        least = np.minimum.reduceat(np.append(self._owners, -1), bounds)[::2]
+        found: NDArray[np.bool_] = least > np.arange(len(self.entries))
         return found
 
 

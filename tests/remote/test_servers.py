@@ -124,6 +124,8 @@ def seaweed(tmp_path_factory):
         "-volume.max=20",
         "-s3",
         f"-s3.port={s3}",
+        "-s3.port.iceberg=0",  # not their fixed ports, which others may have
+        "-s3.port.lance=0",
         f"-s3.config={config}",
     ]
     url = f"http://127.0.0.1:{s3}"
