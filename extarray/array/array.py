@@ -348,7 +348,7 @@ class ExtArray(ArrayCore, NumpyMixin):
 
     @property
     def durability(self) -> str | None:
-        """How data come to the disk: "flush", "steady" or "commit", see `create`; None in memory.
+        """The way of data to the disk: "flush", "steady" or "commit", see `create`; None in memory.
 
         Examples
         --------

@@ -225,7 +225,7 @@ class Publication:
 
     @property
     def content(self) -> str:
-        """What is published, in short: the shape of an array, or how many arrays a group has."""
+        """The published content in short: the shape of an array, or how many arrays a group has."""
         known = self._publisher.known
         if known is None:
             return "nothing"

@@ -103,7 +103,7 @@ class Place:
 
     @property
     def is_group(self) -> bool:
-        """Whether a group is published there."""
+        """True if a group is published there."""
         return self._group is not None
 
     @property

@@ -2,12 +2,12 @@
 
 From the top down; each module uses only modules below it:
 
+``published``
+    Published arrays: the head, its lists, and objects with chunks.
 ``index``
     The index of a group, for readers that cannot list: names, and attributes of groups.
 ``archive``
     Packed files: ZIP files that store the files of arrays uncompressed.
-``published``
-    Published arrays: the head, its lists, and objects with chunks.
 ``fresh``
     A whole new ``.xmd``.
 ``groups``

@@ -43,7 +43,7 @@ From the top down; each module uses only modules below it:
 ``netcdf_parts``
     Parts of netCDF files through netCDF4: data types, attributes, dimensions, coordinates.
 ``netcdf_classic``
-    Where variables of files of the classic formats end, to notice those that were cut off.
+    Ends of variables in files of the classic formats, to notice those that were cut off.
 ``hdf5_parts``
     Parts of HDF5 files through h5py: data types, attributes, scales, places of elements.
 ``flat``

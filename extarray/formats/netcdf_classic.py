@@ -1,4 +1,4 @@
-"""Where variables of netCDF files of the classic formats end, from the header of the file.
+"""Ends of the variables of netCDF files in the classic formats, from the header of the file.
 
 The netCDF library reads elements behind the end of such a file as zeros.  So a file that was cut
 off has to be noticed here.  The header is that of the "NetCDF Classic Format Specification"

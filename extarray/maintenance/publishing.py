@@ -164,7 +164,7 @@ class Origin(Protocol):
 
     @property
     def is_group(self) -> bool:
-        """Whether it is a group."""
+        """True for a group."""
 
     def uuids(self) -> set[bytes]:
         """Return the uuids of all arrays."""
@@ -197,7 +197,7 @@ class _Draft(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is published.
+    """A published array or group, as of one head.
 
     Attributes
     ----------
