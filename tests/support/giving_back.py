@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+from mmap import PAGESIZE
 
 __all__ = ["GivesBack"]
 
@@ -19,7 +20,7 @@ def _anonymous() -> int:
             _, resident, shared, *_ = map(int, file.read().split())
     except OSError:
         return 0
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+    return (resident - shared) * PAGESIZE
 
 
 class GivesBack:
