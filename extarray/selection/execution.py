@@ -192,6 +192,8 @@ def _worth_threads(
 ) -> int:
     """Return how many threads a query is worth that is cut into shares of itself."""
     size = query.size * itemsize
+    if size < 2 * limits.share_bytes:
+        return 1
     # The core divides large parts among threads.  Parts of a mask have no element in common;
     # those of a list may, and then the last value has to stay.
     largest = max(query.factors, key=lambda factor: factor.table_bytes(chunks))
@@ -208,8 +210,13 @@ def _run_parts(
     threads: int,
 ) -> bool:
     """Move the parts of a query, on several threads; return whether there are any."""
-    taking = threading.Lock()
     is_over = n_parts = 0
+    if threads == 1:
+        for part in parts:
+            move(*part)
+            n_parts += 1
+        return n_parts > 0
+    taking = threading.Lock()
 
     def work() -> None:
         nonlocal n_parts

@@ -282,7 +282,9 @@ def _selected(
 def _true_places(mask: NDArray[np.bool_], most: int) -> NDArray[np.int64] | None:
     """Do `true_places` on as many threads as the mask justifies."""
     rows = len(mask)
-    n = min(config.threads, mask.size // limits.share_bytes, rows)
+    n = min(mask.size // limits.share_bytes, rows)
+    if n > 1:  # asking for the number of threads takes time
+        n = min(n, config.threads)
     if n <= 1:
         return true_places(mask, most)
     edges = [rows * i // n for i in range(n + 1)]
