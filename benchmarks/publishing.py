@@ -312,7 +312,7 @@ class Icechunk:
         import icechunk
         import zarr
 
-        # By default chunks of up to 512 bytes are written into manifests; these have more.
+        # Chunks of up to 512 bytes would go into manifests by default; these have more.
         self._repository = icechunk.Repository.create(self._storage())
         session = self._repository.writable_session("main")
         array = zarr.create_array(

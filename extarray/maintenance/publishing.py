@@ -948,7 +948,7 @@ def _changed(axial: Axial, old: _Box, new: _Box) -> tuple[NDArray[np.int64], NDA
             a, b = (high, new.high) if is_end else (new.low, low)
             if a[axis] >= b[axis]:
                 continue
-            # Of the axes before this one, only what both bounds have.
+            # On the axes before this one, the part that both bounds have.
             first = [*low[:axis], a[axis], *new.low[axis + 1 :]]
             stop = [*high[:axis], b[axis], *new.high[axis + 1 :]]
             dirty.append(new.chunks(axial, first, stop))

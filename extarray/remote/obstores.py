@@ -85,10 +85,6 @@ class StoreBackend:
                 data = await _body(result, stop - start, request.timeout)
                 modified = meta["last_modified"].timestamp()
                 return Answer(data, start, int(meta["size"]), _tag_of(meta), modified)
-        except Failure as error:
-            failure = error
-        except TimeoutError:
-            failure = Failure("again", "the server did not answer in time")
         except Exception as error:  # noqa: BLE001 -- obstore raises errors of several kinds
             failure = _failure(error)
         # Outside of the handler: no error of obstore, which quotes URLs, stays in a traceback.
@@ -177,10 +173,6 @@ class StoreBackend:
         try:
             async with asyncio.timeout(seconds):
                 return await ask(obstore, store, path)
-        except Failure as error:
-            failure = error
-        except TimeoutError:
-            failure = Failure("again", "the server did not answer in time")
         except Exception as error:  # noqa: BLE001 -- obstore raises errors of several kinds
             failure = _failure(error)
         raise failure
@@ -359,6 +351,10 @@ _REASONS = (
 
 def _failure(error: Exception) -> Failure:
     """Return an error of obstore as a failure, without its text, which quotes URLs and answers."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, TimeoutError):
+        return Failure("again", "the server did not answer in time")
     text = str(error)
     status = _STATUS.search(text)
     code = _CODE.search(text)

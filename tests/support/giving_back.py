@@ -37,7 +37,7 @@ class GivesBack:
     def look(self) -> bool:
         """Give memory back if there is reason to; return whether that was so."""
         now = _anonymous()
-        # What was given back in between is not to grow again without being noticed.
+        # Memory that went back in between must not grow again unnoticed.
         self.kept = min(self.kept, now) if self.kept else now
         if now - self.kept < _MUCH:
             return False

@@ -546,7 +546,7 @@ class TestWhatIsServed(Case):
         assert [each() is None for each in found] == [True, True]
 
     def test_no_more_is_read_than_the_page_shows(self):
-        """Whoever asks for all elements of a large plane gets some."""
+        """A request for all elements of a large plane gets some."""
         where = {"rows": "1,0,50,10", "columns": "2,0,70,10"}
         self.patch(limits, "whole_pages", 1)
         for query in ({}, {"together": 1, "colours": 0, "channels": "0,1"}):
