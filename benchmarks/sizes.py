@@ -65,7 +65,7 @@ class Layout:
 
 SCALES = {
     "full": Scale(side=512, chunks=(64, 32, 16), append_start=135),
-    "medium": Scale(side=320, chunks=(64, 32)),
+    "medium": Scale(side=320, chunks=(64, 32), planes=600, growths=2 * 10**5),
     "small": Scale(side=192, chunks=(64, 32, 16)),
     "quick": Scale(
         side=16,

@@ -71,6 +71,12 @@ class Blosc2(Peer):
         check_chunks(tuple(shape), self.array.array.chunks)
         self.array.array.resize(tuple(shape))
 
+    def pick(self, selection: Any) -> np.ndarray:
+        if isinstance(selection, np.ndarray) and selection.dtype == bool:
+            # They come in another order from arrays of more than a few chunks.
+            raise Unsupported("the elements of a mask, in C order")
+        return super().pick(selection)
+
     def put(self, selection: Any, values: np.ndarray) -> None:
         # Rows and masks are written in Python steps, points not at all.
         raise Unsupported("writes to selections by arrays")
