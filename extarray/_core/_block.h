@@ -14,12 +14,12 @@
 #include <immintrin.h>
 #endif
 
+#include "_lines.h"
 #include "_transpose.h"
 
 enum {
     XA_MAX_NDIM = 32,
     XA_STREAMED = 192,      /* bytes of a row from which stores bypass the caches */
-    XA_SHORT_ROW = 2048,    /* bytes up to which a row is copied here, not by memcpy */
     XA_LINES = 48           /* cache lines that are prefetched */
 };
 
@@ -73,16 +73,6 @@ static inline void xa_stream_end(void) {}
 static inline int xa_reads_by_rows(void) { return 0; }
 #endif
 
-/* Prefetch the first lines to be moved next. */
-static inline void xa_ask_lines(const char *first)
-{
-#if defined(__x86_64__)
-    for (int i = 0; i < 4; i++) _mm_prefetch(first + 64 * i, _MM_HINT_T0);
-#else
-    (void) first;
-#endif
-}
-
 /* A row in pieces, one from each chunk of a row of chunks.  Lines at the joints are assembled
  * first, so that each line inside the row is stored once and whole. */
 typedef struct {
@@ -135,45 +125,6 @@ static inline void xa_stream_row(char *d, const char *s, xa_index n, xa_index ah
         d += lines; s += lines; n -= lines;
     }
     memcpy(d, s, (size_t) n);
-}
-
-/* Rows of `n` bytes, at least WIDTH, in registers of WIDTH bytes; the last one ends at the row's
- * end.  A call of memcpy takes as long as copying a short row.  Aligned, because so short a loop is
- * slower across two cache lines. */
-#define XA_DEFINE_COPY_LINES(WIDTH, TARGET)                                                       \
-typedef char xa_register_##WIDTH __attribute__((vector_size(WIDTH), aligned(1), may_alias));      \
-__attribute__((aligned(64))) TARGET                                                               \
-static void xa_copy_lines_##WIDTH(char *d, xa_index d_next, const char *s,                        \
-                                         xa_index s_next, xa_index n, xa_index rows)              \
-{                                                                                                 \
-    for (; rows > 0; rows--, d += d_next, s += s_next) {                                          \
-        for (xa_index i = 0; i < n - WIDTH; i += WIDTH)                                           \
-            *(xa_register_##WIDTH *) (d + i) = *(const xa_register_##WIDTH *) (s + i);            \
-        *(xa_register_##WIDTH *) (d + n - WIDTH) =                                                \
-            *(const xa_register_##WIDTH *) (s + n - WIDTH);                                       \
-    }                                                                                             \
-}
-XA_DEFINE_COPY_LINES(16, )
-#if defined(__x86_64__)
-XA_DEFINE_COPY_LINES(32, __attribute__((target("avx2"))))
-XA_DEFINE_COPY_LINES(64, __attribute__((target("avx512f"))))
-#endif
-
-static inline void xa_copy_lines(char *d, xa_index d_next, const char *s, xa_index s_next, xa_index n,
-                                 xa_index rows)
-{
-    if (n < 16 || n > XA_SHORT_ROW) {
-        for (; rows > 0; rows--, d += d_next, s += s_next) memcpy(d, s, (size_t) n);
-        return;
-    }
-#if defined(__x86_64__)
-    if (n >= 64 && __builtin_cpu_supports("avx512f"))
-        xa_copy_lines_64(d, d_next, s, s_next, n, rows);
-    else if (n >= 32 && __builtin_cpu_supports("avx2"))
-        xa_copy_lines_32(d, d_next, s, s_next, n, rows);
-    else
-#endif
-    xa_copy_lines_16(d, d_next, s, s_next, n, rows);
 }
 
 /* Prefetch rows of scattered elements some rows early: the processor's own prefetching stops at the
@@ -400,42 +351,45 @@ static void xa_copy_block(char *d, const xa_index *d_stride, const char *s, cons
     }
 }
 
-/* Rows of a large box, each in `n_pieces` pieces: piece p is in a chunk, at chunk[p] plus the row's
- * offset, and has length[p] elements, `step` bytes apart.  A row is contiguous in the user's
- * memory, which is so accessed in long runs, not chunk by chunk. */
+/* Rows of a box, each in `n_pieces` pieces: piece p is in a chunk, at chunk[p] plus the row's offset,
+ * and has bytes[p] bytes of elements `step` bytes apart.  A row is contiguous in the user's
+ * memory, which is so accessed in long runs, not chunk by chunk.  With `stream`, the target is not
+ * kept in the caches; without, elements must be contiguous in the chunks. */
 static void xa_copy_rows(char *user, const xa_index *user_stride, char *const *chunk,
-                         const xa_index *length, int n_pieces, const xa_index *chunk_stride,
-                         xa_index step, const xa_index *count, int ndim, xa_index size, int write)
+                         const xa_index *bytes, int n_pieces, const xa_index *chunk_stride,
+                         xa_index step, const xa_index *count, int ndim, xa_index size, int write,
+                         int stream)
 {
     xa_index at[XA_MAX_NDIM], offset = 0;
     const xa_index next = ndim > 0 ? chunk_stride[ndim - 1] : 0;
     const xa_index user_next = ndim > 0 ? user_stride[ndim - 1] : 0;
+    const int outer = stream || ndim == 0 ? ndim : ndim - 1;
     xa_row_writer w;
     int j, p;
-    for (j = 0; j < ndim; j++) at[j] = 0;
+    for (j = 0; j < outer; j++) at[j] = 0;
     for (;;) {
         char *u = user;
-        if (step == size && !write) {
+        if (!stream) {
+            xa_copy_pieces(user, user_next, chunk, offset, next, bytes, n_pieces,
+                           ndim > 0 ? count[ndim - 1] : 1, write);
+        } else if (step == size && !write) {
             xa_row_begin(&w, u);
-            for (p = 0; p < n_pieces; p++)
-                xa_row_put(&w, chunk[p] + offset, length[p] * size, 4 * next);
+            for (p = 0; p < n_pieces; p++) xa_row_put(&w, chunk[p] + offset, bytes[p], 4 * next);
             xa_row_flush(&w);
         } else if (step == size) {
-            for (p = 0; p < n_pieces; p++) {
-                xa_stream_row(chunk[p] + offset, u, length[p] * size, 2 * user_next);
-                u += length[p] * size;
-            }
+            for (p = 0; p < n_pieces; u += bytes[p++])
+                xa_stream_row(chunk[p] + offset, u, bytes[p], 2 * user_next);
         } else {
-            for (p = 0; p < n_pieces; p++) {
+            for (p = 0; p < n_pieces; u += bytes[p++]) {
                 char *c = chunk[p] + offset;
-                const xa_asking asking = xa_asking_for(step, next, length[p], 1, 0);
+                const xa_index n = bytes[p] / size;
+                const xa_asking asking = xa_asking_for(step, next, n, 1, 0);
                 xa_ask_row(&asking, c + asking.ahead * next);
-                if (write) xa_rows(c, step, 0, u, size, 0, length[p], 1, size, &asking, c);
-                else xa_rows(u, size, 0, c, step, 0, length[p], 1, size, &asking, c);
-                u += length[p] * size;
+                if (write) xa_rows(c, step, 0, u, size, 0, n, 1, size, &asking, c);
+                else xa_rows(u, size, 0, c, step, 0, n, 1, size, &asking, c);
             }
         }
-        for (j = ndim - 1; j >= 0; j--) {
+        for (j = outer - 1; j >= 0; j--) {
             user += user_stride[j]; offset += chunk_stride[j];
             if (++at[j] < count[j]) break;
             user -= count[j] * user_stride[j]; offset -= count[j] * chunk_stride[j]; at[j] = 0;

@@ -41,11 +41,11 @@ cdef extern from "_block.h":
     void xa_scatter(char *chunk, const index_t *place, index_t step, const char *s, index_t ss,
                     index_t n, index_t size) noexcept nogil
     void xa_copy_rows(
-        char *user, const index_t *user_stride, char *const *chunk, const index_t *length,
+        char *user, const index_t *user_stride, char *const *chunk, const index_t *bytes,
         int n_pieces, const index_t *chunk_stride, index_t step, const index_t *count, int ndim,
-        index_t size, int write) noexcept nogil
+        index_t size, int write, int stream) noexcept nogil
     void xa_stream_end() noexcept nogil
-    void xa_ask_lines(const char *first) noexcept nogil
+    void xa_ask_run(const char *run, index_t n) noexcept nogil
     bint xa_reads_by_rows() noexcept nogil
 
 cdef enum:
@@ -62,6 +62,11 @@ cdef enum:
     HUGE_PAGE = 1 << 21
     # Chunks of a row that are read together.
     ROW_PIECES = 64
+    # A transfer that stays in the caches goes by rows if these meet so many chunks, in pieces of so
+    # many bytes on average, and lie at most so many bytes apart in a chunk.
+    ROWS_CHUNKS = 3
+    ROWS_BYTES = 32
+    ROWS_APART = 1 << 12
     # A shorter run is copied before a prefetch completes.
     LEAST_ASKED = 1 << 12
     # Reading the gaps between runs pays for a write from this many runs on.
@@ -738,14 +743,35 @@ cdef int transfer_part(
 # -- rows of chunks ------------------------------------------------------------------------------
 
 cdef bint goes_by_rows(const job_t *job) noexcept nogil:
-    """Tell whether a transfer goes row by row through rows of chunks: if it is large, both sides'
-    element orders allow it, and the processor reads faster so."""
+    """Tell whether a transfer goes row by row through rows of chunks: if both sides' element orders
+    allow it, and it takes less time so."""
     cdef const layout_t *L = &job.layout
     cdef int last = L.ndim - 1
-    return (
-        job.ahead == NULL and not job.is_new and job.stream and (job.write or xa_reads_by_rows())
-        and L.ndim > 0 and L.base != NULL and L.place == NULL and not L.hollow
-        and L.stride[last] == L.itemsize and job.user_stride[last] == L.itemsize)
+    if (
+        L.ndim == 0 or job.ahead != NULL or job.is_new or L.base == NULL or L.place != NULL
+        or L.hollow or L.stride[last] != L.itemsize or job.user_stride[last] != L.itemsize
+    ):
+        return False
+    if job.stream:
+        return job.write or xa_reads_by_rows()
+    return has_long_rows(job)
+
+
+cdef bint has_long_rows(const job_t *job) noexcept nogil:
+    """Tell whether rows meet several chunks, in long pieces that follow each other in each chunk: the
+    processor then prefetches them, and the user's memory is accessed in order."""
+    cdef const layout_t *L = &job.layout
+    cdef int last = L.ndim - 1, i, j
+    cdef int32_t n = job.n_pieces[last]
+    cdef const piece_t *end = &job.pieces[last][n - 1]
+    if n < ROWS_CHUNKS or job.step[last] != 1 or (
+            (end.position + end.count) * L.itemsize < n * ROWS_BYTES):
+        return False
+    for i in range(1, L.ndim):
+        j = L.fast_to_slow[i]
+        if job.pieces[j][0].count > 1:
+            return L.stride[j] * job.step[j] <= ROWS_APART
+    return True
 
 
 cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high) noexcept nogil:
@@ -764,6 +790,7 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
     cdef int32_t outer_owner, owner, previous
     cdef const piece_t *piece
     cdef const index_t *c = NULL
+    cdef bint firsts_differ = job.write and L.touched != NULL and (L.sparse or w.is_direct)
     for j in range(ndim):
         p[j] = low[j]
         stride[j] = L.stride[j] * job.step[j]
@@ -792,7 +819,7 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
                         base += <uint64_t> c[j] * <uint64_t> job.pieces[j][p[j]].chunk
                     previous = owner
                 address = <index_t> (base + <uint64_t> c[last] * <uint64_t> piece.chunk)
-                if job.write and L.touched != NULL and not touched_get(L.touched, address):
+                if firsts_differ and not touched_get(L.touched, address):
                     # A first write has its own path: it ends the group, or is one alone.
                     if n == 0:
                         count[last] = piece.count
@@ -806,12 +833,13 @@ cdef int run_rows(const job_t *job, worker_t *w, const int *low, const int *high
                         continue
                     break
                 chunk[n] = L.base + place_of(L, address) + at + piece.first * L.itemsize
-                length[n] = piece.count
+                length[n] = piece.count * L.itemsize
                 n += 1
             if n:
                 xa_copy_rows(
                     job.user + user + job.pieces[last][q].position * L.itemsize, job.user_stride,
-                    chunk, length, n, stride, stride[last], count, last, L.itemsize, job.write)
+                    chunk, length, n, stride, stride[last], count, last, L.itemsize, job.write,
+                    job.stream)
                 q += n
         j = last - 1
         while j >= 0:
@@ -911,9 +939,9 @@ cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
                 piece = &job.pieces[ndim - 1][p[ndim - 1] + 1]
                 following = <index_t> (
                     address[ndim - 1] + <uint64_t> coefficient[ndim - 1] * <uint64_t> piece.chunk)
-                xa_ask_lines(
+                xa_ask_run(
                     L.base + place_of(L, following) + at[ndim - 1]
-                    + piece.first * L.stride[ndim - 1])
+                    + piece.first * L.stride[ndim - 1], LEAST_ASKED)
             failure = transfer_part(
                 job, &w, <index_t> address[ndim], at[ndim], job.user + user[ndim], stride, start, count)
             if failure:

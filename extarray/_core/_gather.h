@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "_lines.h"
 #include "_system.h"
 
 #if defined(__x86_64__)
@@ -43,7 +44,8 @@ enum {
     XA_BLOCK = 1024,        /* points located at a time: their keys stay in the first-level cache */
     XA_FEW = 32,            /* up to this many are sorted by insertion */
     XA_DIGIT = 11,          /* bits of a key per sorting pass */
-    XA_AHEAD = 64           /* elements prefetched before their turn: this many to twice as many */
+    XA_AHEAD = 64,          /* elements prefetched before their turn: this many to twice as many */
+    XA_LEAST_RUN = 64       /* bytes from which elements are runs */
 };
 
 /* -- memory ------------------------------------------------------------------------------------- */
@@ -380,12 +382,36 @@ static inline void xa_move_all(char *chunk, char *user, const xa_list *l, const 
 #undef XA_ANY_USER
 }
 
-/* The same, prefetching elements that are `sparse` in the chunk when they are read: the processor
- * looks only some ten elements ahead, so that they would wait for each other. */
+/* The same for elements that are runs of bytes, each copied while the next one is prefetched on both
+ * sides. */
+static inline void xa_move_runs(char *chunk, char *user, const xa_list *l, const uint64_t *entry,
+                                int64_t n, int64_t size, int write)
+{
+    char *c = chunk + xa_place_of(l, entry[0]), *u = user + xa_user_of(l, entry[0]);
+    for (int64_t i = 1; i <= n; i++) {
+        char *const at = c, *const to = u;
+        if (i < n) {
+            c = chunk + xa_place_of(l, entry[i]);
+            u = user + xa_user_of(l, entry[i]);
+            xa_ask_run(c, size);
+            xa_ask_run(u, size);
+        }
+        if (write) xa_copy_lines(at, 0, to, 0, size, 1);
+        else xa_copy_lines(to, 0, at, 0, size, 1);
+    }
+}
+
+/* Move elements as they are moved fastest.  Those that are `sparse` in the chunk are prefetched when
+ * they are read: the processor looks only some ten elements ahead, so that they would wait for each
+ * other. */
 static inline void xa_move(char *chunk, char *user, const xa_list *l, const uint64_t *entry, int64_t n,
                            int64_t size, int write, int sparse)
 {
     int64_t asked = 0;
+    if (size >= XA_LEAST_RUN) {
+        xa_move_runs(chunk, user, l, entry, n, size, write);
+        return;
+    }
     if (write || !sparse) {
         xa_move_all(chunk, user, l, entry, n, size, write);
         return;

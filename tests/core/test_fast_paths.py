@@ -228,6 +228,23 @@ def test_more_chunks_along_an_axis_than_a_small_plan_holds(factory):
         assert_same(array[...], expected)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("width", [33, 64, 100, 2100])
+def test_rows_across_many_chunks(factory, width, sparse):
+    """Each kind of piece: copied in registers of every width, or by memcpy; cut at both ends."""
+    shape = (6, 70 * width)
+    expected = sample("u1", shape)
+    with factory.array(shape, "u1", chunks=(4, width), sparse=sparse) as array:
+        array[2:5, width - 1 : -7] = expected[2:5, width - 1 : -7]
+        array[...] = expected
+        for cut in (0, 1, 15, 16, 31, 40, 63, 99):
+            box = (slice(1, 6), slice(cut, shape[1] - 2 * cut))
+            assert_same(array[box], expected[box].copy())
+            expected[box] = expected[box][::-1].copy()
+            array[box] = expected[box]
+            assert_same(array[...], expected)
+
+
 @pytest.mark.invariant("I12")
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("order", "CF")
