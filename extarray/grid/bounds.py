@@ -8,8 +8,7 @@ change is planned from its bounds and grid alone.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from extarray.common.errors import LimitError
 
@@ -23,8 +22,7 @@ __all__ = ["Bounded", "Bounds", "Change", "Index", "along_axis", "beside", "outs
 Index = tuple[int, ...]
 
 
-@dataclass(slots=True)  # not frozen, which would be slow to create
-class Bounds:
+class Bounds(NamedTuple):
     """Bounds, and the grid in which they lie."""
 
     shape: Index  # in elements
@@ -43,8 +41,7 @@ class Bounded(Protocol):
     def grid(self) -> Index: ...  # noqa: D102
 
 
-@dataclass(slots=True)
-class Change:
+class Change(NamedTuple):
     """A change of bounds, with its effect on the grid; made by `along_axis` and `to_box`.
 
     Element indices are those before the change; chunk indices, those after it.
@@ -95,12 +92,12 @@ class Change:
         before, grid, taken = self.before, list(self.before.grid), tuple(steps)
         for axis, by, _ in taken:
             grid[axis] += by
-        longer = replace(self, steps=taken)
+        longer = self._replace(steps=taken)
         offset = tuple(
             b + a + m * c
             for b, a, m, c in zip(before.offset, self.low, longer.rows, self.chunks, strict=True)
         )
-        return replace(longer, after=Bounds(self.after.shape, offset, tuple(grid)))
+        return longer._replace(after=Bounds(self.after.shape, offset, tuple(grid)))
 
     @property
     def fills(self) -> bool:

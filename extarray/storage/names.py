@@ -18,7 +18,6 @@ import re
 import stat
 import time
 import zlib
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -131,7 +130,6 @@ _PATIENCE = 100
 _next_looks: dict[str, float] = {}
 
 
-@dataclass
 class Publication:
     """The naming of the files of a new pair: metadata first, then data, as everywhere.
 
@@ -147,15 +145,17 @@ class Publication:
         The replaced metadata, locked; a closed file if there are none.
     old_header : Header or None
         Their header, if it is whole, which locates the note of the lock's holder.
+    claimed : set of str
+        Fresh names that other jobs may use, too.
     """
 
-    fresh: tuple[str, ...]
-    names: Sequence[str]
-    overwrite: bool
-    uuid: bytes
-    old: File = field(default_factory=File)
-    old_header: Header | None = None
-    claimed: set[str] = field(default_factory=set)  # fresh names that other jobs may use, too
+    def __init__(
+        self, fresh: tuple[str, ...], names: Sequence[str], overwrite: bool, uuid: bytes
+    ) -> None:
+        self.fresh, self.names, self.overwrite, self.uuid = fresh, names, overwrite, uuid
+        self.old = File()
+        self.old_header: Header | None = None
+        self.claimed: set[str] = set()
 
     @property
     def replaces(self) -> bool:
