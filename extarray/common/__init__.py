@@ -11,7 +11,7 @@ From the top down; each module uses only modules below it:
 ``forks``
     Open arrays in a forked child.
 ``lazy``
-    Names of modules that are imported when a name is first used.
+    Modules that are imported when one of their names is first used.
 ``masked_arrays``
     Masked arrays as values: the fill value replaces masked elements.
 ``threads``
