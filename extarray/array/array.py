@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray._core._array import ArrayCore
 from extarray._core._state import verify_reads
-from extarray.array import facts, growth, life
+from extarray.array import facts, life
 from extarray.array.writers import Alone, Elements
 from extarray.common.arguments import NOT_GIVEN, as_axis, check_progress
 from extarray.common.errors import ArgumentError, ArgumentTypeError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from extarray._core._axial import Axial
-    from extarray.array import copies, h5py_compat
+    from extarray.array import copies, growth, h5py_compat
     from extarray.array.facts import Writers
     from extarray.array.resizing import Side
     from extarray.codecs.codec import Codec
@@ -55,6 +55,7 @@ else:
     copies = LazyModule("extarray.array.copies")
     dask = LazyModule("extarray.streaming.dask")
     execution = LazyModule("extarray.selection.execution")
+    growth = LazyModule("extarray.array.growth")
     h5py_compat = LazyModule("extarray.array.h5py_compat")
     labels = LazyModule("extarray.format.labels")
     selections = LazyModule("extarray.selection.selections")

@@ -13,7 +13,6 @@ import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.array.encodings import encoded, rounding_of
-from extarray.array.growth import as_source, write_source
 from extarray.array.life import let_go, publish
 from extarray.array.writers import Alone, Elements, Shared
 from extarray.common.arguments import (
@@ -84,6 +83,7 @@ _later = LazyImports(
     {
         "extarray.array.filling": "writer",
         "extarray.array.freezing": "freeze_at_end",
+        "extarray.array.growth": "as_source write_source",
         "extarray.array.lazy": "LazyView",
         "extarray.array.together": "together",
         "extarray.common.progress": "Progress",
@@ -906,7 +906,7 @@ def from_array(
     shape = np.shape(x) if like is not None else None
     options = {} if like is None else _options(like, shape, None, path, **given)
     fill = options.get("fill_value", fill_value)
-    source = as_source(
+    source = _later.as_source(
         x, None, lambda: np.zeros(1, np.asarray(x).dtype)[0] if fill is None else fill
     )
     dtype = h5py_compat.dtype_as_read(source)
@@ -944,5 +944,5 @@ def from_array(
                     write(new, box, source[box])
                     line.add(prod(s.stop - s.start for s in box) * new.itemsize)
             else:
-                write_source(new, source, (0,) * new.ndim, new.shape, line.add, write)
+                _later.write_source(new, source, (0,) * new.ndim, new.shape, line.add, write)
     return new

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from extarray.array.resizing import Resizable
+    from extarray.array.facts import Resizable
     from extarray.common import masked_arrays
     from extarray.format import labels, missing
     from extarray.grid.bounds import Index

@@ -20,8 +20,7 @@ from extarray._core._axial import Axial
 from extarray._core._history import claim
 from extarray._core._state import hold, renew_lock
 from extarray._core._transfers import note_shown
-from extarray.array.facts import Stored, Writers, check
-from extarray.array.resizing import Resizable, give_back_freed
+from extarray.array.facts import Resizable, Stored, Writers, check
 from extarray.common.errors import (
     ArgumentError,
     ChecksumError,
@@ -93,6 +92,7 @@ __all__ = [
 _later = LazyImports(
     {
         "extarray.array.freezing": "freeze_at_end",
+        "extarray.array.resizing": "give_back_freed",
         "extarray.storage.file_store": "FileStore",
         "extarray.storage.filesystem": "resolve_path",
         "extarray.storage.decoded": "show_frozen",
@@ -663,7 +663,7 @@ def close(array: Living) -> None:
         try:
             if not array.closed and now.mode == "r+":
                 with contextlib.suppress(OSError):
-                    give_back_freed(array)
+                    _later.give_back_freed(array)
             if not array.closed and now.mode == "r+" and now.frozen is not None:
                 with contextlib.suppress(OSError):
                     _later.freeze_at_end(array)

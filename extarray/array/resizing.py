@@ -12,7 +12,7 @@ import itertools
 import math
 import mmap
 import operator
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,18 +28,14 @@ from extarray.grid.chunking import chunks_before, place_of
 from extarray.grid.tiles import tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
     from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
-    from extarray._core._axial import Axial
-    from extarray._core._mapping import Region
-    from extarray.array.facts import Writers
+    from extarray.array.facts import Resizable
     from extarray.grid import address_runs
     from extarray.grid.bounds import Index
-    from extarray.storage.store import Store
 
     Corners = tuple[Index, Index]  # of a box: its first indices, and those after its last
     Runs = tuple[NDArray[np.int64], NDArray[np.int64]]  # starts and stops of runs
@@ -47,7 +43,6 @@ else:
     address_runs = LazyModule("extarray.grid.address_runs")
 
 __all__ = [
-    "Resizable",
     "Side",
     "carry_out",
     "count",
@@ -67,54 +62,6 @@ MANY = 1 << 16
 
 
 _later = LazyImports({"extarray.array.freezing": "notice", "extarray.grid.policy": "decode_policy"})
-
-
-class Resizable(Protocol):
-    """An array whose bounds move, as its store and its core see it."""
-
-    _filling: bool
-
-    _writers: Writers
-
-    @property
-    def _store(self) -> Store: ...
-    @property
-    def axial(self) -> Axial: ...  # noqa: D102
-    @property
-    def shape(self) -> Index: ...  # noqa: D102
-    @property
-    def grid(self) -> Index: ...  # noqa: D102
-    @property
-    def chunks(self) -> Index: ...  # noqa: D102
-    @property
-    def ndim(self) -> int: ...  # noqa: D102
-    @property
-    def itemsize(self) -> int: ...  # noqa: D102
-    @property
-    def path(self) -> Path | None: ...  # noqa: D102
-    @property
-    def chunk_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
-    @property
-    def fill_value(self) -> Any: ...  # noqa: D102
-    @property
-    def attrs(self) -> Any: ...  # noqa: D102
-    @property
-    def _grid_bytes(self) -> int: ...
-    @property
-    def _region(self) -> Region | None: ...
-    def _axis(self, axis: SupportsIndex | str) -> int: ...
-    def _name(self) -> str: ...
-    def _check(self, what: str | None = None) -> None: ...
-    def _attach_store(self) -> None: ...
-    def _place_elements(self) -> None: ...
-    def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
-    def _forget_touched(self) -> None: ...
-    def _read_box(self, start: Sequence[int], stop: Sequence[int]) -> NDArray[Any]: ...
-    def _write_box(
-        self, start: Sequence[int], stop: Sequence[int], values: NDArray[Any]
-    ) -> None: ...
 
 
 # -- arguments -----------------------------------------------------------------------------------
