@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import extarray
+
 ROOT = Path(__file__).resolve().parents[2] / "extarray"
 
 #: The rooms, floor by floor, from the top down.  A room uses rooms on lower floors only.  Inside a
@@ -354,6 +356,21 @@ def test_importing_the_package_imports_numpy_alone(tmp_path):
     cythons = re.compile(r"_cython_\w+|cython_runtime")
     others = [name for name in rooms - sys.stdlib_module_names if not cythons.fullmatch(name)]
     assert others == ["extarray"]
+
+
+#: Most modules of ours that a short program loads: each takes a tenth of a millisecond and more.
+MOST_LOADED = {
+    "import extarray": 58,
+    "import extarray\nextarray.open('scene')[1, 2]": 82,
+    "import extarray, numpy\nextarray.open('scene', 'r+').append(numpy.ones((1, 3)))": 85,
+}
+
+
+@pytest.mark.parametrize("program", MOST_LOADED)
+def test_short_programs_load_few_modules(tmp_path, program):
+    extarray.create(tmp_path / "scene", (2, 3), dims=("y", "x")).close()
+    ours = [name for name in new_modules(tmp_path, program) if name.startswith("extarray.")]
+    assert len(ours) <= MOST_LOADED[program], "load later what few programs need: `LazyModule`"
 
 
 #: Packages whose names at the index are others.
