@@ -34,6 +34,10 @@ class LazyModule:
         self.__dict__ = module.__dict__
         return getattr(module, name)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Cloudpickle sends methods that are made by a function with the names that they use.
+        return LazyModule, (self.__name__,)
+
 
 class LazyImports:
     """Names from modules that are imported when a name is first used.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 import threading
 
@@ -41,6 +42,16 @@ def test_names_that_change_in_the_module_change_in_its_place(name, monkeypatch):
     late.call()
     monkeypatch.setattr(f"{name}.call", lambda: "another")
     assert late.call() == "another"
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_it_is_pickled_as_a_name(name, is_used):
+    late = LazyModule(name)
+    if is_used:
+        late.call()
+    text = pickle.dumps(late)
+    assert len(text) < 200
+    assert pickle.loads(text).call() == 1
 
 
 def test_a_name_that_a_module_lacks(name):
