@@ -11,29 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from extarray._core._array import ArrayCore
 from extarray._core._state import verify_reads
-from extarray.array import (
-    copies,
-    facts,
-    growth,
-    h5py_compat,
-    life,
-    view_functions,  # noqa: F401 -- registers what gives views
-)
-from extarray.array.copies import astype
-from extarray.array.lazy import everything
+from extarray.array import facts, life
 from extarray.array.writers import Alone, Elements
 from extarray.common.arguments import NOT_GIVEN, as_axis, check_progress
 from extarray.common.errors import ArgumentError, ArgumentTypeError
-from extarray.common.lazy import LazyImports
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.common.on_error import OnError
 from extarray.format.attrs import Attributes, decode_attrs
-from extarray.format.labels import attrs_now, known_dims
-from extarray.grid.policy import EXACT, decode_policy
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.methods import NumpyMixin
-from extarray.selection import access_log, selections
-from extarray.selection.execution import read_query, write_query
-from extarray.streaming.dask import builds_graph, to_dask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,20 +31,34 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from extarray._core._axial import Axial
+    from extarray.array import copies, growth, h5py_compat
     from extarray.array.facts import Writers
     from extarray.array.resizing import Side
     from extarray.codecs.codec import Codec
     from extarray.common.arguments import Reported
     from extarray.common.choices import Order
     from extarray.common.formatting import Info
+    from extarray.format import labels
     from extarray.format.header import Header
     from extarray.grid.policy import GrowthPolicy
     from extarray.grid.tiles import Box
+    from extarray.selection import access_log, execution, selections
     from extarray.selection.fields import Fields
+    from extarray.selection.query import Query
     from extarray.selection.selections import Accessor, Lazy
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
+    from extarray.streaming import dask
     from extarray.streaming.blocks import Line
+else:
+    access_log = LazyModule("extarray.selection.access_log")
+    copies = LazyModule("extarray.array.copies")
+    dask = LazyModule("extarray.streaming.dask")
+    execution = LazyModule("extarray.selection.execution")
+    growth = LazyModule("extarray.array.growth")
+    h5py_compat = LazyModule("extarray.array.h5py_compat")
+    labels = LazyModule("extarray.format.labels")
+    selections = LazyModule("extarray.selection.selections")
 
 __all__ = ["ExtArray"]
 
@@ -66,7 +66,9 @@ _later = LazyImports(
     {
         "extarray.array.compression": "repack set_compression",
         "extarray.array.freezing": "freeze thaw",
+        "extarray.array.lazy": "everything",
         "extarray.array.widening": "widened_for",
+        "extarray.grid.policy": "decode_policy",
     }
 )
 
@@ -131,7 +133,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         engine: str = "auto",
         overwrite: bool = False,
         durability: str = "flush",
-        growth: int = EXACT,
+        growth: int = 0,
         hidden: bool = False,
         like: tuple[str, str] | None = None,
     ) -> Self:
@@ -446,7 +448,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         (6,)
         """
         self._check()
-        return known_dims(decode_attrs(self._store.now.attrs).get("dims"), self.ndim)
+        return labels.known_dims(decode_attrs(self._store.now.attrs).get("dims"), self.ndim)
 
     @dims.setter
     def dims(self, dims: Sequence[str] | None) -> None:
@@ -1331,7 +1333,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         ((31, 31), (33, 33), 4)
         >>> a.growth = "exact"
         """
-        return decode_policy(self._store.now.growth).growth
+        return _later.decode_policy(self._store.now.growth).growth  # type: ignore[no-any-return]
 
     @growth.setter
     def growth(self, growth: GrowthPolicy) -> None:
@@ -1357,7 +1359,7 @@ class ExtArray(ArrayCore, NumpyMixin):
                [4, 0, 6]])
         """
         self._check()
-        return selections.Lazy(everything(self))
+        return selections.Lazy(_later.everything(self))
 
     # -- copies, in other places and dtypes ----------------------------------------------------
 
@@ -1428,7 +1430,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         >>> a.copy(chunks=(4, 1)).chunks
         (4, 1)
         """
-        if path is None and chunks is None and builds_graph():  # inspects the caller
+        if path is None and chunks is None and dask.builds_graph():  # inspects the caller
             return self.lazy[...]  # type: ignore[no-any-return]
         return copies.copy(  # type: ignore[no-any-return]
             self,
@@ -1671,7 +1673,7 @@ class ExtArray(ArrayCore, NumpyMixin):
                [3., 4.]]))
         """
         self._check()
-        return astype(self, dtype, order, casting, copy)
+        return copies.astype(self, dtype, order, casting, copy)
 
     # -- following a writer --------------------------------------------------------------------
 
@@ -1822,7 +1824,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         np.float64(10000.0)
         """
         self._check()
-        return to_dask(self.lazy[...], chunks)
+        return dask.to_dask(self.lazy[...], chunks)
 
     # ``dask.array.asarray`` looks for this name.
     to_dask_array = to_dask
@@ -1997,8 +1999,13 @@ class ExtArray(ArrayCore, NumpyMixin):
         """Return, as JSON values, which of all elements ever stored the array has."""
         return [-n for n in self.origin]
 
-    _read_query = read_query
-    _write_query = write_query
+    def _read_query(
+        self, query: Query, out: NDArray[Any] | None = None, order: Literal["C", "F"] = "C"
+    ) -> NDArray[Any]:
+        return execution.read_query(self, query, out, order)
+
+    def _write_query(self, query: Query, value: Any) -> None:
+        execution.write_query(self, query, value)
 
     # -- for the modules of this room ----------------------------------------------------------
 
@@ -2018,7 +2025,7 @@ class ExtArray(ArrayCore, NumpyMixin):
     def _load_attrs(self) -> str:
         self._check()
         # Needs no lock: attributes tell the origin for which they hold, and adapt to any other.
-        return attrs_now(self._store.now.attrs, self.origin)
+        return labels.attrs_now(self._store.now.attrs, self.origin)
 
     _save_attrs = facts.save_attrs
     _set_policy = facts.set_policy

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import operator
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, SupportsIndex
 
 import numpy as np
@@ -181,7 +180,7 @@ def copy(
 
 def _versions(files: Reader | None, header: Header, significant_bits: int | None) -> list[Any]:
     """Return, as JSON values, the version of an array and all about the form of its copy."""
-    form = encode_header(replace(header, uuid=bytes(len(header.uuid))))
+    form = encode_header(header._replace(uuid=bytes(len(header.uuid))))
     version = None if files is None else [str(part) for part in files.generation]
     return [version, _later.sha256(form).hexdigest(), significant_bits]
 

@@ -13,11 +13,7 @@ import numpy as np
 
 from extarray.array.array import ExtArray
 from extarray.array.encodings import encoded, rounding_of
-from extarray.array.growth import as_source, write_source
-from extarray.array.h5py_compat import dtype_as_read, is_sparse, options_like, options_of
-from extarray.array.lazy import LazyView
 from extarray.array.life import let_go, publish
-from extarray.array.together import together
 from extarray.array.writers import Alone, Elements, Shared
 from extarray.common.arguments import (
     NOT_GIVEN,
@@ -36,29 +32,28 @@ from extarray.common.errors import (
     MissingError,
 )
 from extarray.common.hints import hint
-from extarray.common.lazy import LazyImports, Upward
+from extarray.common.lazy import LazyImports, LazyModule, Upward
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.dtypes import check_dtype, clear_open_bytes
 from extarray.format.header import Header, new_uuid
-from extarray.format.labels import SPLIT, check_dims, check_split
 from extarray.format.suffixes import METADATA
 from extarray.grid.chunking import check_chunks, check_shape, choose_chunks
 from extarray.grid.order import check_order
-from extarray.grid.policy import encode_policy
 from extarray.grid.tiles import tiles
 from extarray.streaming.blocks import Source, leaves_holes
-from extarray.streaming.holes import write_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, DTypeLike
 
+    from extarray.array import h5py_compat
     from extarray.array.facts import Writers
     from extarray.common.arguments import Reported
     from extarray.common.choices import Order
+    from extarray.format import labels
     from extarray.grid.policy import GrowthPolicy
 
     Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -67,6 +62,9 @@ if TYPE_CHECKING:
     Verify = Literal["never", "write", "read"]
     # Path, shape, header, attributes, engine, overwrite, durability, growth policy.
     _Checked = tuple[Any, tuple[int, ...], Header, str, str, bool, str, int]
+else:
+    h5py_compat = LazyModule("extarray.array.h5py_compat")
+    labels = LazyModule("extarray.format.labels")
 
 __all__ = [
     "create",
@@ -85,10 +83,15 @@ _later = LazyImports(
     {
         "extarray.array.filling": "writer",
         "extarray.array.freezing": "freeze_at_end",
+        "extarray.array.growth": "as_source write_source",
+        "extarray.array.lazy": "LazyView",
+        "extarray.array.together": "together",
         "extarray.common.progress": "Progress",
         "extarray.maintenance.transform": "fill",
         "extarray.fetched.paths": "as_path check_options refuse_writing",
+        "extarray.grid.policy": "encode_policy",
         "extarray.storage.filesystem": "leaves_holes resolve_path",
+        "extarray.streaming.holes": "write_fresh",
     }
 )
 
@@ -266,7 +269,7 @@ def create(
         return _checked(path, overwrite=overwrite, engine=engine, durability=durability, **options)
 
     if comm is not None:
-        made: ExtArray = together.create_together(comm, info, check)
+        made: ExtArray = _later.together.create_together(comm, info, check)
         return made
     _check_alone(engine, info)
     return ExtArray._create(*check())
@@ -279,7 +282,9 @@ def _options(like: Any, shape: Any, dtype: Any, path: Any, **given: Any) -> dict
     found: dict[str, Any] = {"shape": shape, "dtype": float if dtype is None else dtype}
     if like is not None:
         extents = None if shape is None else check_shape(shape)
-        found = options_like(like, extents, None if dtype is None else check_dtype(dtype))
+        found = h5py_compat.options_like(
+            like, extents, None if dtype is None else check_dtype(dtype)
+        )
         if path is None:
             for name in ("checksum", "compression", "freeze"):
                 found.pop(name, None)
@@ -316,9 +321,9 @@ def _checked(
 ) -> _Checked:
     kind = check_dtype(dtype)
     extents = check_shape(shape)
-    names = None if dims is None else check_dims(dims, len(extents))
+    names = None if dims is None else labels.check_dims(dims, len(extents))
     if split is not None:
-        split = check_split(split, names)
+        split = labels.check_split(split, names)
         if chunks is None:
             axes = [j for j, name in enumerate(names or ()) if name in split]
             chunks = _chunks_of_frames(extents, kind.itemsize, axes)
@@ -333,7 +338,7 @@ def _checked(
     if names is not None:
         text = encode_attrs({**decode_attrs(text), "dims": names})
     if split is not None:
-        text = encode_attrs({**decode_attrs(text), SPLIT: split})
+        text = encode_attrs({**decode_attrs(text), labels.SPLIT: split})
     if sparse is NOT_GIVEN:
         holes = path is not None and _later.leaves_holes(_later.resolve_path(path))
     else:
@@ -348,7 +353,7 @@ def _checked(
         checksum=checksum,
     )
     header = encoded(header, compression, freeze, path)
-    return path, extents, header, text, engine, overwrite, durability, encode_policy(growth)
+    return path, extents, header, text, engine, overwrite, durability, _later.encode_policy(growth)
 
 
 def _chunks_of_frames(shape: tuple[int, ...], itemsize: int, axes: list[int]) -> list[int]:
@@ -579,7 +584,7 @@ def open(
         return Elements() if share == "elements" else Shared() if share else Alone()
 
     if comm is not None:
-        opened: ExtArray = together.open_together(comm, info, check, writers)
+        opened: ExtArray = _later.together.open_together(comm, info, check, writers)
         return opened
     _check_alone(engine, info)
     asked = check()
@@ -901,14 +906,18 @@ def from_array(
     shape = np.shape(x) if like is not None else None
     options = {} if like is None else _options(like, shape, None, path, **given)
     fill = options.get("fill_value", fill_value)
-    source = as_source(
+    source = _later.as_source(
         x, None, lambda: np.zeros(1, np.asarray(x).dtype)[0] if fill is None else fill
     )
-    dtype = dtype_as_read(source)
+    dtype = h5py_compat.dtype_as_read(source)
     if like is None:
-        options = {"shape": tuple(source.shape), "dtype": dtype, **options_of(source, dtype)}
+        options = {
+            "shape": tuple(source.shape),
+            "dtype": dtype,
+            **h5py_compat.options_of(source, dtype),
+        }
         options |= _given(**given)
-        if "sparse" not in options and is_sparse(source):
+        if "sparse" not in options and h5py_compat.is_sparse(source):
             options["sparse"] = True
     elif not np.can_cast(dtype, options["dtype"], "same_kind"):
         raise CastingError(
@@ -917,13 +926,13 @@ def from_array(
         )
     if progress is not True:
         check_progress(progress)
-    is_ours = isinstance(source, (ExtArray, LazyView))
+    is_ours = isinstance(source, (ExtArray, _later.LazyView))
     is_assigned = isinstance(source, (np.ndarray, Source)) and not is_ours
     with filled(path, overwrite=overwrite, **options) as new:
         rounding = rounding_of(significant_bits, new.dtype, new.fill_value, new.attrs)
 
         write = _later.writer(new, rounding)
-        is_plain = write is write_fresh and not callable(progress) and not leaves_holes(new)
+        is_plain = write is _later.write_fresh and not callable(progress) and not leaves_holes(new)
         if is_assigned and is_plain:
             new[...] = source  # faster than in steps
             return new
@@ -935,5 +944,5 @@ def from_array(
                     write(new, box, source[box])
                     line.add(prod(s.stop - s.start for s in box) * new.itemsize)
             else:
-                write_source(new, source, (0,) * new.ndim, new.shape, line.add, write)
+                _later.write_source(new, source, (0,) * new.ndim, new.shape, line.add, write)
     return new

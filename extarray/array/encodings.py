@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from extarray.codecs.codec import ENTRY_POINTS, Codec
 from extarray.common.arguments import NOT_GIVEN, check_choice
 from extarray.common.choices import FREEZES
 from extarray.common.errors import ArgumentError, MissingExtraError
@@ -19,6 +18,7 @@ from extarray.common.lazy import LazyImports
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from extarray.codecs.codec import Codec
     from extarray.codecs.rounding import Rounding
     from extarray.format.header import Header
 
@@ -34,6 +34,7 @@ __all__ = [
 
 _later = LazyImports(
     {
+        "extarray.codecs.codec": "ENTRY_POINTS Codec",
         "extarray.codecs.libraries": "check_present",
         "extarray.codecs.rounding": "Rounding check_bits",
         "extarray.format.missing": "missing_elements",
@@ -64,7 +65,7 @@ def check_encoding(path: Any, compression: Any = None, freeze: Any = FREEZES[0])
     MissingExtraError
         An ImportError: the library of the codec is not installed.
     """
-    codec = Codec.parse(compression)
+    codec: Codec | None = _later.Codec.parse(compression)
     check_choice(freeze, "freeze", FREEZES)
     if codec is not None:
         if path is None:
@@ -88,7 +89,7 @@ def check_writable(header: Header, path: Any) -> None:
         "; or open it with share=True, and let a later writer compress what this one leaves", ""
     )
     try:
-        _later.check_present(Codec.parse(name))
+        _later.check_present(_later.Codec.parse(name))
     except MissingExtraError as error:
         told = MissingExtraError(f"{what}: {error}{otherwise}")
         told.name, told.extra = error.name, error.extra
@@ -96,7 +97,7 @@ def check_writable(header: Header, path: Any) -> None:
     except ArgumentError:
         raise MissingExtraError(
             f"{what}: no installed package registers its codec {name!r} as an entry point of "
-            f"{ENTRY_POINTS!r}; install the one that does{otherwise}"
+            f"{_later.ENTRY_POINTS!r}; install the one that does{otherwise}"
         ) from None
 
 

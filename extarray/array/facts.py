@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
 import numpy as np
 
 from extarray.array.encodings import encoding_of
-from extarray.codecs.codec import Codec
 from extarray.common.errors import (
     ArgumentError,
     ClosedError,
@@ -19,15 +18,10 @@ from extarray.common.errors import (
     ReadOnlyError,
     RecoveryWarning,
 )
-from extarray.common.formatting import SIZES_OF_FILES, Info
 from extarray.common.hints import hint
-from extarray.common.lazy import LazyImports, Upward
-from extarray.common.terminal import printable
+from extarray.common.lazy import LazyImports, LazyModule, Upward
 from extarray.format.attrs import decode_attrs, encode_attrs
-from extarray.format.labels import attrs_at, check_dims
 from extarray.grid.chunking import place_of
-from extarray.grid.policy import GrowthPolicy, encode_policy
-from extarray.streaming.warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,15 +32,24 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from extarray._core._axial import Axial
+    from extarray._core._mapping import Region
     from extarray._core._state import Frame
+    from extarray.codecs.codec import Codec
+    from extarray.common import formatting
+    from extarray.common.formatting import Info
+    from extarray.format import labels
     from extarray.format.attrs import Attributes
     from extarray.grid.policy import GrowthPolicy
     from extarray.storage.file_store import FileStore
     from extarray.storage.memory import MemoryStore
-    from extarray.storage.store import Reader
+    from extarray.storage.store import Reader, Store
+else:
+    formatting = LazyModule("extarray.common.formatting")
+    labels = LazyModule("extarray.format.labels")
 
 __all__ = [
     "Pictures",
+    "Resizable",
     "Shown",
     "Stored",
     "Writers",
@@ -74,8 +77,12 @@ __all__ = [
 _later = LazyImports(
     {
         "html": "escape",
+        "extarray.codecs.codec": "Codec",
+        "extarray.common.terminal": "printable",
         "extarray.grid.address_runs": "runs_together",
         "extarray.grid.html": "describe describe_view",
+        "extarray.grid.policy": "encode_policy",
+        "extarray.streaming.warnings": "warn",
     }
 )
 
@@ -188,10 +195,60 @@ class Stored(Protocol):
     def _save_attrs(self, change: Callable[[], str | None]) -> None: ...
 
 
+class Resizable(Protocol):
+    """An array whose bounds move, as its store and its core see it."""
+
+    _filling: bool
+
+    _writers: Writers
+
+    @property
+    def _store(self) -> Store: ...
+    @property
+    def axial(self) -> Axial: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def grid(self) -> tuple[int, ...]: ...
+    @property
+    def chunks(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def itemsize(self) -> int: ...
+    @property
+    def path(self) -> Path | None: ...
+    @property
+    def chunk_bytes(self) -> int: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def fill_value(self) -> Any: ...
+    @property
+    def attrs(self) -> Any: ...
+    @property
+    def _grid_bytes(self) -> int: ...
+    @property
+    def _region(self) -> Region | None: ...
+    def _axis(self, axis: SupportsIndex | str) -> int: ...
+    def _name(self) -> str: ...
+    def _check(self, what: str | None = None) -> None: ...
+    def _attach_store(self) -> None: ...
+    def _place_elements(self) -> None: ...
+    def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
+    def _forget_touched(self) -> None: ...
+    def _read_box(self, start: Sequence[int], stop: Sequence[int]) -> NDArray[Any]: ...
+    def _write_box(
+        self, start: Sequence[int], stop: Sequence[int], values: NDArray[Any]
+    ) -> None: ...
+
+
 def compression(array: Stored) -> Codec | None:
     """Return the codec of chunks that are frozen from now on; see `ExtArray.compression`."""
     header = array._store.now.header
-    return Codec.parse(header.encoding.get("codec", header.compression))
+    codec: Codec | None
+    codec = _later.Codec.parse(header.encoding.get("codec", header.compression))
+    return codec
 
 
 def freezable(array: Any) -> Any:
@@ -360,7 +417,7 @@ def set_dims(array: Stored, dims: Sequence[str] | None) -> None:
     def change() -> str | None:
         values = decode_attrs(array._load_attrs())
         if dims is not None:
-            values["dims"] = check_dims(dims, array.ndim)
+            values["dims"] = labels.check_dims(dims, array.ndim)
         elif "dims" in values:
             del values["dims"]
         else:
@@ -372,7 +429,7 @@ def set_dims(array: Stored, dims: Sequence[str] | None) -> None:
 
 def set_policy(array: Stored, growth: GrowthPolicy) -> None:
     """Set a growth policy, in one commit."""
-    value = encode_policy(growth)
+    value = _later.encode_policy(growth)
     with array._writers.resizing:
         array._check("change the growth policy of")
         array._store.set_growth(value)
@@ -385,13 +442,13 @@ def save_attrs(array: Stored, change: Callable[[], str | None]) -> None:
         attrs = change()
         if attrs is not None:
             array._check("change the attributes of")
-            array._store.set_attrs(attrs_at(attrs, array.origin))
+            array._store.set_attrs(labels.attrs_at(attrs, array.origin))
 
 
 def tell_lost(what: str, lost: list[str]) -> None:
     """Warn, in one warning, of everything that a new array cannot hold."""
     if lost:
-        warn(f"{what}: the array does not have {'; '.join(lost)}", LossyWarning)
+        _later.warn(f"{what}: the array does not have {'; '.join(lost)}", LossyWarning)
 
 
 # -- display -------------------------------------------------------------------------------------
@@ -416,7 +473,7 @@ def info(array: Shown) -> Info:
     now = store.now
     logical = array.nbytes
     allocated = place_of(axial.size, array.chunk_bytes)
-    facts = Info(
+    facts = formatting.Info(
         path=None if array.path is None else str(array.path),
         shape=array.shape,
         origin=array.origin,
@@ -459,7 +516,7 @@ def info(array: Shown) -> Info:
                 facts["frozen_chunks"] = frozen.count(axial.size)
             facts.update(stored_bytes=stored, ratio=logical / stored if stored else 1.0)
     else:
-        facts.update(dict.fromkeys(SIZES_OF_FILES, 0))
+        facts.update(dict.fromkeys(formatting.SIZES_OF_FILES, 0))
     facts["attrs"] = array.attrs.asdict()
     return facts
 
@@ -487,7 +544,7 @@ def text(array: Shown) -> str:
     codec = encoding_of(array._store.now.header).get("compression")
     return (
         f"<extarray.ExtArray: shape {array.shape}, {array.dtype}, chunks {array.chunks}, "
-        f"{'' if codec is None else f'{printable(codec)}, '}{where}>"
+        f"{'' if codec is None else f'{_later.printable(codec)}, '}{where}>"
     )
 
 

@@ -38,12 +38,9 @@ from extarray.common.errors import (
     ShapeError,
 )
 from extarray.common.hints import hint
-from extarray.common.lazy import LazyImports
-from extarray.common.masked_arrays import unmasked
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.format.attrs import decode_attrs, encode_attrs
 from extarray.format.constants import LIMIT
-from extarray.format.labels import wider_dims, with_new_axis
-from extarray.format.missing import plain_texts
 from extarray.grid.bounds import along_axis, beside, to_box
 from extarray.grid.chunking import MAX_NDIM, check_shape, grain, place_of
 from extarray.grid.order import has_strides, positions, slow_to_fast
@@ -55,8 +52,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from extarray.array.resizing import Resizable
+    from extarray.array.facts import Resizable
+    from extarray.common import masked_arrays
+    from extarray.format import labels, missing
     from extarray.grid.bounds import Index
+else:
+    labels = LazyModule("extarray.format.labels")
+    masked_arrays = LazyModule("extarray.common.masked_arrays")
+    missing = LazyModule("extarray.format.missing")
 
 __all__ = [
     "Followed",
@@ -282,9 +285,9 @@ def write_source(
         if block.shape != wanted:
             raise ShapeError(f"the data returned shape {block.shape} for a block of shape {wanted}")
         if block.dtype.kind == "T":
-            block = plain_texts(block, array.dtype, array.attrs)
+            block = missing.plain_texts(block, array.dtype, array.attrs)
         check_kind(array, block)
-        block = unmasked(block, array.dtype, array.fill_value)
+        block = masked_arrays.unmasked(block, array.dtype, array.fill_value)
         low = [n + s.start for n, s in zip(start, part, strict=True)]
         high = [n + s.stop for n, s in zip(start, part, strict=True)]
         if write is None:
@@ -317,7 +320,11 @@ def as_source(
         if x.dtype.kind in "US" and to.kind in "US":
             to = np.promote_types(x.dtype, to)  # keeps texts whole, so that their length shows
         # Leave values that cannot be cast as they are: the caller refuses them.
-        return unmasked(x, to, fill()) if np.can_cast(x.dtype, to, "same_kind") else np.asarray(x)
+        return (
+            masked_arrays.unmasked(x, to, fill())
+            if np.can_cast(x.dtype, to, "same_kind")
+            else np.asarray(x)
+        )
     if isinstance(x, (np.ndarray, np.generic)):
         return np.asarray(x)  # no matrix
     if isinstance(getattr(x, "dtype", None), np.dtype) and all(
@@ -341,7 +348,7 @@ def source_for(array: Resizable, data: ArrayLike) -> Any:
     own = array.dtype
     values = data if type(data) is np.ndarray else as_source(data, own, lambda: array.fill_value)
     if own.kind in "US" and type(values) is np.ndarray and values.dtype.kind == "T":
-        return plain_texts(values, own, array.attrs)
+        return missing.plain_texts(values, own, array.attrs)
     return values
 
 
@@ -437,7 +444,7 @@ def _wider_attrs(array: Widened, at: int, name: str | None) -> str:
     """Return the attributes, with one more name in ``dims`` if the axes have names."""
     lost: list[str] = []
     stored = decode_attrs(array._store.now.attrs)
-    values = with_new_axis(stored, array.dims, array.ndim, at, lost)
+    values = labels.with_new_axis(stored, array.dims, array.ndim, at, lost)
     tell_lost("add_axis", lost)
     dims = () if array.ndim == 0 and name is not None else array.dims
     if dims is None:
@@ -447,7 +454,7 @@ def _wider_attrs(array: Widened, at: int, name: str | None) -> str:
             f"cannot name the new axis {name!r}: the axes of {array._name()} are unnamed; set "
             "dims first"
         )
-    return encode_attrs({**values, "dims": wider_dims(dims, at, name)})
+    return encode_attrs({**values, "dims": labels.wider_dims(dims, at, name)})
 
 
 def _inserted(values: tuple[_T, ...], at: int, value: _T) -> tuple[_T, ...]:

@@ -20,8 +20,7 @@ from extarray._core._axial import Axial
 from extarray._core._history import claim
 from extarray._core._state import hold, renew_lock
 from extarray._core._transfers import note_shown
-from extarray.array.facts import Stored, Writers, check
-from extarray.array.resizing import Resizable, give_back_freed
+from extarray.array.facts import Resizable, Stored, Writers, check
 from extarray.common.errors import (
     ArgumentError,
     ChecksumError,
@@ -34,15 +33,11 @@ from extarray.common.errors import (
 )
 from extarray.common.forks import heirs, in_children
 from extarray.common.hints import hint
-from extarray.common.lazy import LazyImports
-from extarray.common.masked_arrays import unmasked
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.common.on_error import OnError
 from extarray.format.constants import LIMIT
-from extarray.format.missing import plain_texts
 from extarray.grid.chunking import elements_of_chunk, grid_of, place_of
 from extarray.grid.order import has_strides, positions, slow_to_fast
-from extarray.selection.indexable import read_index, write_index
-from extarray.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -54,11 +49,19 @@ if TYPE_CHECKING:
     from extarray._core._mapping import Counter, Region, Users
     from extarray._core._state import Frame
     from extarray._core._supply import Supply, Trust
+    from extarray.common import masked_arrays
+    from extarray.format import missing
     from extarray.format.header import Header
+    from extarray.selection import indexable
     from extarray.storage.file_store import FileStore
+    from extarray.storage.memory import MemoryStore
     from extarray.storage.store import Frozen as FrozenTable
     from extarray.storage.store import Reader
     from extarray.streaming.blocks import Source
+else:
+    indexable = LazyModule("extarray.selection.indexable")
+    masked_arrays = LazyModule("extarray.common.masked_arrays")
+    missing = LazyModule("extarray.format.missing")
 
 __all__ = [
     "Host",
@@ -89,9 +92,11 @@ __all__ = [
 _later = LazyImports(
     {
         "extarray.array.freezing": "freeze_at_end",
+        "extarray.array.resizing": "give_back_freed",
         "extarray.storage.file_store": "FileStore",
         "extarray.storage.filesystem": "resolve_path",
         "extarray.storage.decoded": "show_frozen",
+        "extarray.storage.memory": "MemoryStore",
     }
 )
 
@@ -170,7 +175,7 @@ def fresh_store(
             "exceeds 2**63 - 1 bytes, or has an axis that long"
         )
     if path is None:
-        return MemoryStore(header, shape, axial, attrs, growth), axial
+        return _later.MemoryStore(header, shape, axial, attrs, growth), axial
     place = _later.resolve_path(path)
     store: FileStore = _later.FileStore.create(
         place, header, axial, shape, attrs, engine, overwrite, durability, growth, hidden, like
@@ -399,9 +404,20 @@ class Host:
         elements: NDArray[Any] = value._verified()._fetch()
         return elements
 
-    # Read and write by indices other than boxes.
-    read_index = staticmethod(read_index)
-    write_index = staticmethod(write_index)
+    def read_index(
+        self,
+        array: Any,
+        key: Any,
+        out: NDArray[Any] | None,
+        order: Literal["C", "F"],
+        frame: Frame,
+    ) -> Any:
+        """Read by an index other than a box."""
+        return indexable.read_index(array, key, out, order, frame)
+
+    def write_index(self, array: Any, key: Any, value: Any, frame: Frame) -> None:
+        """Write by an index other than a box."""
+        indexable.write_index(array, key, value, frame)
 
     def write_late(self, array: Any, key: Any, value: Any) -> None:
         """Write an array that is read late, while reading it."""
@@ -411,12 +427,12 @@ class Host:
     def unmasked(self, array: Any, values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return masked values ready to be assigned to elements, or to a field of this dtype."""
         if dtype == array.dtype or not np.ma.is_masked(values):
-            return unmasked(values, array.dtype, array.fill_value)
+            return masked_arrays.unmasked(values, array.dtype, array.fill_value)
         raise ArgumentError("cannot store masked values in a field; give .filled() of them")
 
     def texts(self, array: Any, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return values of a ``StringDType`` ready to be assigned to elements, or to a field."""
-        return plain_texts(values, dtype, array.attrs if dtype == array.dtype else None)
+        return missing.plain_texts(values, dtype, array.attrs if dtype == array.dtype else None)
 
     def lends(self, array: Stored) -> bool:
         """Tell whether views may store to chunks through a mapping."""
@@ -647,7 +663,7 @@ def close(array: Living) -> None:
         try:
             if not array.closed and now.mode == "r+":
                 with contextlib.suppress(OSError):
-                    give_back_freed(array)
+                    _later.give_back_freed(array)
             if not array.closed and now.mode == "r+" and now.frozen is not None:
                 with contextlib.suppress(OSError):
                     _later.freeze_at_end(array)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -278,7 +277,7 @@ def _work(
     lost: list[str] = []
     source, header, attrs = _wanted(array, chunks, axes, order, dtype, lost, compression, in_place)
     tell_lost("rechunk", lost)
-    header = replace(header, sparse=is_sparse(header.sparse, sparse, path))
+    header = header._replace(sparse=is_sparse(header.sparse, sparse, path))
     old = _base(array)._store.now.header
     header = encoded_like(header, old, compression, path)
     shape = source.shape  # of this moment: another thread may grow the array

@@ -12,7 +12,7 @@ import itertools
 import math
 import mmap
 import operator
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -21,32 +21,28 @@ from extarray._core._transfers import note_written
 from extarray.common.arguments import as_int
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, LimitError, ReserveError, StorageError
-from extarray.common.lazy import LazyImports
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.format.constants import LIMIT
-from extarray.grid.address_runs import address_runs, count_runs, runs_between, runs_together
 from extarray.grid.bounds import Bounds, Change, outside, to_box
 from extarray.grid.chunking import chunks_before, place_of
-from extarray.grid.policy import EXACT, decode_policy
 from extarray.grid.tiles import tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
     from typing import SupportsIndex
 
     from numpy.typing import NDArray
 
-    from extarray._core._axial import Axial
-    from extarray._core._mapping import Region
-    from extarray.array.facts import Writers
+    from extarray.array.facts import Resizable
+    from extarray.grid import address_runs
     from extarray.grid.bounds import Index
-    from extarray.storage.store import Store
 
     Corners = tuple[Index, Index]  # of a box: its first indices, and those after its last
     Runs = tuple[NDArray[np.int64], NDArray[np.int64]]  # starts and stops of runs
+else:
+    address_runs = LazyModule("extarray.grid.address_runs")
 
 __all__ = [
-    "Resizable",
     "Side",
     "carry_out",
     "count",
@@ -65,55 +61,7 @@ LOOKED_AT = 1 << 12
 MANY = 1 << 16
 
 
-_later = LazyImports({"extarray.array.freezing": "notice"})
-
-
-class Resizable(Protocol):
-    """An array whose bounds move, as its store and its core see it."""
-
-    _filling: bool
-
-    _writers: Writers
-
-    @property
-    def _store(self) -> Store: ...
-    @property
-    def axial(self) -> Axial: ...  # noqa: D102
-    @property
-    def shape(self) -> Index: ...  # noqa: D102
-    @property
-    def grid(self) -> Index: ...  # noqa: D102
-    @property
-    def chunks(self) -> Index: ...  # noqa: D102
-    @property
-    def ndim(self) -> int: ...  # noqa: D102
-    @property
-    def itemsize(self) -> int: ...  # noqa: D102
-    @property
-    def path(self) -> Path | None: ...  # noqa: D102
-    @property
-    def chunk_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
-    @property
-    def fill_value(self) -> Any: ...  # noqa: D102
-    @property
-    def attrs(self) -> Any: ...  # noqa: D102
-    @property
-    def _grid_bytes(self) -> int: ...
-    @property
-    def _region(self) -> Region | None: ...
-    def _axis(self, axis: SupportsIndex | str) -> int: ...
-    def _name(self) -> str: ...
-    def _check(self, what: str | None = None) -> None: ...
-    def _attach_store(self) -> None: ...
-    def _place_elements(self) -> None: ...
-    def _set_bounds(self, shape: Sequence[int], offset: Sequence[int]) -> None: ...
-    def _forget_touched(self) -> None: ...
-    def _read_box(self, start: Sequence[int], stop: Sequence[int]) -> NDArray[Any]: ...
-    def _write_box(
-        self, start: Sequence[int], stop: Sequence[int], values: NDArray[Any]
-    ) -> None: ...
+_later = LazyImports({"extarray.array.freezing": "notice", "extarray.grid.policy": "decode_policy"})
 
 
 # -- arguments -----------------------------------------------------------------------------------
@@ -222,7 +170,7 @@ def _make_room(
     if new and not old:
         array._place_elements()
     ahead = None
-    if not exactly and now.growth != EXACT:
+    if not exactly and now.growth:  # 0 is "exact"
         ahead = _make_room_ahead(array, change, mark, old)
     if ahead is None:
         _take(array, change, old, new)
@@ -233,7 +181,7 @@ def _make_room(
 
 def _make_room_ahead(array: Resizable, change: Change, mark: Any, old: int) -> Change | None:
     """Grow the grid as the policy says, if there is room; return the change, or None."""
-    ahead = change.ahead(decode_policy(array._store.now.growth), LIMIT)
+    ahead = change.ahead(_later.decode_policy(array._store.now.growth), LIMIT)
     if ahead is None:
         return None
     new = place_of(math.prod(ahead.after.grid), array.chunk_bytes)
@@ -282,7 +230,7 @@ def _runs_needed(
         return None
     boxes = list(change.chunks_gained())
     wanted = sum(_volume(*box) for box in boxes)
-    n_runs = sum(count_runs(array.axial, *box) for box in boxes)
+    n_runs = sum(address_runs.count_runs(array.axial, *box) for box in boxes)
     # Many calls would cost more than they save.
     if n_runs > MANY or 4 * wanted >= 3 * n_chunks:
         return None
@@ -383,7 +331,9 @@ def give_back_outside(array: Resizable, low: Index, high: Index) -> None:
 
 def _addresses(array: Resizable, boxes: Iterable[Corners]) -> Iterator[Runs]:
     """Yield runs of addresses that boxes of chunks take, in batches."""
-    return itertools.chain.from_iterable(runs_together(array.axial, *box) for box in boxes)
+    return itertools.chain.from_iterable(
+        address_runs.runs_together(array.axial, *box) for box in boxes
+    )
 
 
 def _addresses_around(
@@ -398,13 +348,15 @@ def _addresses_around(
     if sum(_volume(*box) for box in boxes) > MANY and far and _volume(*needed) <= MANY:
         first = tuple(map(min, zip(*(first for first, _ in boxes), strict=True)))
         last = tuple(map(max, zip(*(last for _, last in boxes), strict=True)))
-        yield runs_between(axial, first, last, address_runs(axial, *needed))
+        yield address_runs.runs_between(
+            axial, first, last, address_runs.address_runs(axial, *needed)
+        )
         return
     for box in boxes:
         if _volume(*box) > MANY:
             wide = _widened(array, box, needed)
-            box = min(wide, box, key=lambda one: count_runs(axial, *one))
-        yield from runs_together(axial, *box)
+            box = min(wide, box, key=lambda one: address_runs.count_runs(axial, *one))
+        yield from address_runs.runs_together(axial, *box)
 
 
 def _widened(array: Resizable, box: Corners, needed: Corners) -> Corners:

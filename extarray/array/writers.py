@@ -15,25 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 import numpy as np
 
-from extarray.array import growth, life
+from extarray.array import life
 from extarray.array.encodings import check_writable
-from extarray.array.growth import grow, length_of, source_for, write_source
 from extarray.array.life import let_go, show_store
-from extarray.array.resizing import (
-    carry_out,
-    filling_error,
-    give_back_outside,
-    is_start,
-    renew,
-)
 from extarray.common.config import config
 from extarray.common.errors import ArgumentError, ExtArrayError
-from extarray.common.lazy import LazyImports
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
-from extarray.format.blocks import WriterKind
 from extarray.format.constants import LIMIT
-from extarray.grid.bounds import beside, to_box
 from extarray.grid.tiles import tiles
 
 if TYPE_CHECKING:
@@ -43,15 +33,22 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from extarray._core._axial import Axial
+    from extarray.array import growth, resizing
     from extarray.array.resizing import Side
+    from extarray.grid import bounds
     from extarray.grid.bounds import Index
     from extarray.storage.file_store import FileStore
+else:
+    bounds = LazyModule("extarray.grid.bounds")
+    growth = LazyModule("extarray.array.growth")
+    resizing = LazyModule("extarray.array.resizing")
 
 __all__ = ["Alone", "Elements", "Shared"]
 
 _later = LazyImports(
     {
         "extarray.fetched.published": "open_store",
+        "extarray.format.blocks": "WriterKind",
         "extarray.storage.file_store": "FileStore",
         "extarray.storage.sharing": "FileElements Sharing",
     }
@@ -66,7 +63,6 @@ class Alone:
 
     __slots__ = ("committing", "resizing", "steady")
 
-    append = staticmethod(growth.append)
     refresh = staticmethod(life.refresh)
     flush = staticmethod(life.flush)
     close = staticmethod(life.close)
@@ -94,6 +90,10 @@ class Alone:
         else:
             opened = _later.open_store(path, engine, verify, recover)
         return opened
+
+    def append(self, array: Any, data: ArrayLike, axis: SupportsIndex | str, side: Side) -> None:
+        """Grow an axis by data."""
+        growth.append(array, data, axis, side)
 
     def serve(self, array: Any) -> None:
         """Do nothing: this policy needs no array."""
@@ -302,10 +302,10 @@ class Shared:
         """Wait for all writers whose turn comes first; take a turn now if there was none."""
         others = self._others
         if not others.ticket:
-            others.begin_turn(WriterKind.WAITS)
+            others.begin_turn(_later.WriterKind.WAITS)
         while ticket := others.ahead():
             if array._identity in _appending.arrays:
-                raise filling_error(array)  # this thread would wait for itself
+                raise resizing.filling_error(array)  # this thread would wait for itself
             others.end_commit()
             others.wait_turn(ticket)
             self._lock(array)
@@ -320,14 +320,14 @@ class Shared:
         its writer dies, those behind it close the gap.
         """
         j = array._axis(axis)
-        at_start = is_start(side)
-        values = source_for(array, data)
+        at_start = resizing.is_start(side)
+        values = growth.source_for(array, data)
         with self.committing:
             array._check("append to")
-            beside = WriterKind.APPENDS, j, at_start
+            beside = _later.WriterKind.APPENDS, j, at_start
             if any((w.kind, w.axis, w.at_start) != beside for w in self._others.queue):
                 self._wait(array)
-            by = length_of(array, values, j)
+            by = growth.length_of(array, values, j)
             if by and self._is_quick(values):
                 self._append_at_once(array, j, at_start, by, values)
             elif by:
@@ -348,14 +348,18 @@ class Shared:
 
     def _append_at_once(self, array: Any, axis: int, at_start: bool, by: int, values: Any) -> None:
         """Append in the present step, while nobody else has a turn."""
-        others, box = self._others, beside(array.shape, axis, by, at_start)
+        others, box = self._others, bounds.beside(array.shape, axis, by, at_start)
         if not others.is_only_one:
             # If this writer dies, its turn tells the others what it may have left.
             first = self._next_place(array, axis, at_start, by)
             others.begin_turn(
-                WriterKind.APPENDS, axis=axis, at_start=at_start, start=first, stop=first + by
+                _later.WriterKind.APPENDS,
+                axis=axis,
+                at_start=at_start,
+                start=first,
+                stop=first + by,
             )
-        grow(array, axis, by, at_start, partial(write_source, array, values, *box))
+        growth.grow(array, axis, by, at_start, partial(growth.write_source, array, values, *box))
         if others.ticket:
             others.end_turn()
 
@@ -366,20 +370,22 @@ class Shared:
         """
         now, shape = array._store.now, array.shape
         zeros = (0,) * len(shape)
-        before = [w for w in self._others.queue if w.kind == WriterKind.APPENDS]
+        before = [w for w in self._others.queue if w.kind == _later.WriterKind.APPENDS]
         first = self._next_place(array, axis, at_start, by)
         if before:
             first = min(w.start for w in before) - by if at_start else max(w.stop for w in before)
         start, stop = self._box(array, axis, first, by)
         low, high = (start, shape) if at_start else (zeros, stop)
         if not self._grid_holds(array, start, stop):
-            room = to_box(now.state, array.chunks, zeros, shape, LIMIT, (low, high))
-            carry_out(array, room, exactly=True)
+            room = bounds.to_box(now.state, array.chunks, zeros, shape, LIMIT, (low, high))
+            resizing.carry_out(array, room, exactly=True)
         array._store.commits.begin_append()
         if now.unclean:
-            renew(array, to_box(now.state, array.chunks, low, high, LIMIT), clean=False)
+            resizing.renew(
+                array, bounds.to_box(now.state, array.chunks, low, high, LIMIT), clean=False
+            )
         self._others.begin_turn(
-            WriterKind.APPENDS, axis=axis, at_start=at_start, start=first, stop=first + by
+            _later.WriterKind.APPENDS, axis=axis, at_start=at_start, start=first, stop=first + by
         )
         return first
 
@@ -412,7 +418,7 @@ class Shared:
             try:
                 array._filling = True
                 _appending.arrays = (*before, array._identity)
-                write_source(array, values, *self._box(array, axis, first, by))
+                growth.write_source(array, values, *self._box(array, axis, first, by))
                 array._filling, _appending.arrays = False, before
             except BaseException:
                 array._filling, _appending.arrays = False, before
@@ -431,7 +437,7 @@ class Shared:
         start, stop = self._box(array, axis, place, by)
         zeros, shape = (0,) * array.ndim, array.shape
         low, high = (start, shape) if at_start else (zeros, stop)
-        change = to_box(now.state, array.chunks, low, high, LIMIT)
+        change = bounds.to_box(now.state, array.chunks, low, high, LIMIT)
         now.unclean = now.unclean and not change.fills
         try:
             store.commit(change.after, array.axial, now.state.data_bytes, False)
@@ -466,12 +472,12 @@ class Shared:
         low = list(now.state.offset)
         high = list(map(operator.add, now.state.offset, array.shape))
         for writer in self._others.queue:
-            if writer.kind == WriterKind.APPENDS:
+            if writer.kind == _later.WriterKind.APPENDS:
                 shift = array.origin[writer.axis] + now.state.offset[writer.axis]
                 low[writer.axis] = min(low[writer.axis], writer.start + shift)
                 high[writer.axis] = max(high[writer.axis], writer.stop + shift)
         if now.unclean:  # otherwise the bounds have filled the grid since
-            give_back_outside(array, tuple(low), tuple(high))
+            resizing.give_back_outside(array, tuple(low), tuple(high))
         self._others.note_given_back()
 
     # -- life --------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -34,6 +33,8 @@ def run(words: Sequence[str]) -> int | None:
         return 0
     if words[:1] != ["info"]:
         return None
+    import argparse  # which is not needed beside Click
+
     parser = argparse.ArgumentParser("extarray info", description="Print the facts of an array.")
     parser.add_argument("path", metavar="PATH")
     parser.add_argument("--json", action="store_true", help="print JSON, for other programs")

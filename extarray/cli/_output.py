@@ -8,17 +8,22 @@ import itertools
 import json
 import math
 import os
-import shutil
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from extarray.common.errors import LimitError
 from extarray.common.extras import require
+from extarray.common.lazy import LazyModule
 from extarray.common.terminal import print_text, printable
+
+if TYPE_CHECKING:
+    import shutil
+else:
+    shutil = LazyModule("shutil")
 
 __all__ = ["folded", "plain", "print_json", "print_table", "table"]
 

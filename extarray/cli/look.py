@@ -23,12 +23,10 @@ from extarray.cli._command import (
     wrong_calls,
 )
 from extarray.cli._output import plain, print_json, print_table
-from extarray.cli._selection import parse_selection
 from extarray.common.formatting import format_bytes
+from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
 from extarray.common.terminal import print_text, printable
-from extarray.grid.growth_map import axis_titles, segments
-from extarray.maintenance.group_index import names_in_group
 from extarray.storage.filesystem import has_files
 
 __all__ = [
@@ -45,6 +43,14 @@ __all__ = [
     "show",
 ]
 
+_later = LazyImports(
+    {
+        "extarray.cli._selection": "parse_selection",
+        "extarray.grid.growth_map": "axis_titles segments",
+        "extarray.maintenance.group_index": "names_in_group",
+    }
+)
+
 #: Elements that NumPy prints at both ends of a long axis, and the size up to which it prints all.
 _EDGE, _MOST = 3, 1000
 
@@ -58,7 +64,7 @@ def is_folder(path: str) -> bool:
 
 def is_group(path: str) -> bool:
     """Tell whether a path names a folder, or a group in a packed file or elsewhere."""
-    return is_folder(path) or (not has_files(path) and names_in_group(path) is not None)
+    return is_folder(path) or (not has_files(path) and _later.names_in_group(path) is not None)
 
 
 def opened_group(path: str, mode: str = "r", timeout: float = 0.0) -> Any:
@@ -106,7 +112,7 @@ def info(path: str, as_json: bool) -> None:
 )
 def show(path: str, selection: str, everything: bool, as_json: bool) -> None:
     """Print a selection."""
-    index = parse_selection(selection)
+    index = _later.parse_selection(selection)
     with opened(path) as a:
         if as_json:
             print_json(a[index])
@@ -138,7 +144,7 @@ def dump(path: str, header: bool) -> None:
     """Print the header, and the elements in bounded memory."""
     with opened(path) as a:
         name = printable(a.path.name)
-        names = [title.replace(" ", "_") for title in axis_titles(a.dims, a.ndim)]
+        names = [title.replace(" ", "_") for title in _later.axis_titles(a.dims, a.ndim)]
         print_text(f"extarray {name} {{")
         if names:
             print_text("dimensions:")
@@ -193,7 +199,7 @@ def _word(name: str) -> str:
 def history(path: str, as_json: bool) -> None:
     """Print the segments in order of their addresses."""
     with opened(path) as a:
-        found, names = segments(a), axis_titles(a.dims, a.ndim)
+        found, names = _later.segments(a), _later.axis_titles(a.dims, a.ndim)
         if as_json:
             print_json([one._asdict() for one in found])
             return

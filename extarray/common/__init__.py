@@ -10,8 +10,6 @@ From the top down; each module uses only modules below it:
     Calls of public functions: keywords of other libraries, and tracebacks without our own frames.
 ``forks``
     Open arrays in a forked child.
-``lazy``
-    Names of modules that are imported when a name is first used.
 ``masked_arrays``
     Masked arrays as values: the fill value replaces masked elements.
 ``threads``
@@ -40,6 +38,8 @@ From the top down; each module uses only modules below it:
     Every call of the operating system that Python does not have on all systems.
 ``system_posix``, ``system_windows``
     The same functions twice, for Linux and its like, and for Windows.
+``lazy``
+    Modules that are imported when one of their names is first used.
 ``file_names``
     Names that a system allows for files.
 ``errors``

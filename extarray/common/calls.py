@@ -21,7 +21,7 @@ __all__ = ["public"]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_UNKNOWN = re.compile(r"\w+\(\) got an unexpected keyword argument '(\w+)'")
+_UNKNOWN = r"\w+\(\) got an unexpected keyword argument '(\w+)'"
 
 #: Keywords of h5py, zarr, netCDF4 and NumPy, and ours, or why there is none.
 _WORDS = {
@@ -129,7 +129,7 @@ def _explained(
 ) -> str | None:
     """Return the message for a keyword that a function lacks; None for another mistake."""
     frames = error.__traceback__
-    unknown = _UNKNOWN.fullmatch(str(error).partition(". Did you mean")[0])
+    unknown = re.fullmatch(_UNKNOWN, str(error).partition(". Did you mean")[0])
     if unknown is None or frames is None or frames.tb_next is not None:
         return None
     word, known = unknown[1], inspect.signature(function).parameters

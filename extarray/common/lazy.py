@@ -1,4 +1,4 @@
-"""Names of modules that are imported when a name is first used."""
+"""Modules that are imported when one of their names is first used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,34 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-__all__ = ["LazyImports", "Upward"]
+__all__ = ["LazyImports", "LazyModule", "Upward"]
+
+
+class LazyModule:
+    """A module that is imported when one of its names is first used.
+
+    It takes the place of the module in the importing one, where type checkers see the module::
+
+        if TYPE_CHECKING:
+            from package import module
+        else:
+            module = LazyModule("package.module")
+
+    It has the module's own names from the first use on, so calls through it cost what they do
+    through the module.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __getattr__(self, name: str) -> Any:
+        module = import_module(self.__name__)
+        self.__dict__ = module.__dict__
+        return getattr(module, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Cloudpickle sends methods that are made by a function with the names that they use.
+        return LazyModule, (self.__name__,)
 
 
 class LazyImports:

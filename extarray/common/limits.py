@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from extarray.common.system import HAS_RANGE_LOCKS
 
 __all__ = ["Limits", "limits"]
 
 
-@dataclass(slots=True)
 class Limits:
     """Sizes and times that users do not set; results do not depend on them."""
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import sys
 import threading
 from typing import TYPE_CHECKING
+
+from extarray.common.lazy import LazyModule
 
 if sys.platform == "win32":
     from extarray.common.system_windows import (
@@ -45,6 +46,7 @@ if sys.platform == "win32":
         file_size_limit,
         free_bytes,
         has_parent,
+        host_name,
         is_closed_pipe,
         is_foreign_link,
         is_running,
@@ -104,6 +106,7 @@ else:
         file_size_limit,
         free_bytes,
         has_parent,
+        host_name,
         is_closed_pipe,
         is_foreign_link,
         is_running,
@@ -139,7 +142,10 @@ else:
     )
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Iterator
+else:
+    signal = LazyModule("signal")
 
 __all__ = [
     "CAN_MAP",
@@ -171,6 +177,7 @@ __all__ = [
     "file_size_limit",
     "free_bytes",
     "has_parent",
+    "host_name",
     "is_closed_pipe",
     "is_foreign_link",
     "is_running",

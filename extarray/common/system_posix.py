@@ -10,16 +10,21 @@ import contextlib
 import errno
 import fcntl
 import os
-import resource
-import signal
 import stat
 import struct
 from functools import cache
 from typing import TYPE_CHECKING
 
+from extarray.common.lazy import LazyModule
+
 if TYPE_CHECKING:
     import asyncio
+    import resource
+    import signal
     from collections.abc import Callable, Iterator
+else:
+    resource = LazyModule("resource")
+    signal = LazyModule("signal")
 
 __all__ = [
     "CAN_MAP",
@@ -46,6 +51,7 @@ __all__ = [
     "file_size_limit",
     "free_bytes",
     "has_parent",
+    "host_name",
     "is_closed_pipe",
     "is_foreign_link",
     "is_running",
@@ -521,6 +527,11 @@ def is_running(pid: int) -> bool:
 def has_parent(pid: int) -> bool:
     """Tell whether the process of a number, which has started this one, still runs."""
     return os.getppid() == pid
+
+
+def host_name() -> str:
+    """Return the name of this host, as `socket.gethostname` does, which takes longer to import."""
+    return os.uname().nodename
 
 
 def is_closed_pipe(error: BaseException) -> bool:

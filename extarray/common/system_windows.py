@@ -30,10 +30,14 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.file_names import problem_on_windows
+from extarray.common.lazy import LazyModule
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
     from collections.abc import Callable, Iterator
+else:
+    socket = LazyModule("socket")
 
 __all__ = [
     "CAN_MAP",
@@ -60,6 +64,7 @@ __all__ = [
     "file_size_limit",
     "free_bytes",
     "has_parent",
+    "host_name",
     "is_closed_pipe",
     "is_foreign_link",
     "is_running",
@@ -871,6 +876,11 @@ def has_parent(pid: int) -> bool:
     Another may lie between: in a virtual environment, Python starts the real Python.
     """
     return is_running(pid)
+
+
+def host_name() -> str:
+    """Return the name of this host."""
+    return socket.gethostname()
 
 
 def is_closed_pipe(error: BaseException) -> bool:

@@ -39,9 +39,7 @@ __all__ = [
 #: Errors for an object that may not exist: a bucket that may not be listed denies access to it.
 NOT_THERE = (MissingError, AccessError)
 
-_URL = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/?#]+)(?P<path>[^?#]*)(?P<end>.*)", re.DOTALL
-)
+_URL = r"(?s)(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/?#]+)(?P<path>[^?#]*)(?P<end>.*)"
 
 
 class RemotePath:
@@ -95,7 +93,7 @@ class RemotePath:
                 first, folders = text, []
             place = Location.of((given[0], first), options)
             return cls(place, inner or tuple(folders), cache, bool(inner))
-        pieces = _URL.fullmatch(given) if isinstance(given, str) else None
+        pieces = re.fullmatch(_URL, given) if isinstance(given, str) else None
         if pieces is None or pieces["scheme"].lower() not in OF_SCHEME:
             text, inner = _through_pack(given) if isinstance(given, str) else (given, ())
             return cls(Location.of(text, options), inner, cache, bool(inner))

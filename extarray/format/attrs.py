@@ -10,13 +10,16 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import ArgumentTypeError, CorruptError, FormatError, LimitError
+from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
-from extarray.format.values import TAG, check_key, from_json, to_json, type_name
+from extarray.format.constants import TAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Attributes", "attrs_of_group", "check_attrs", "decode_attrs", "encode_attrs"]
+
+_later = LazyImports({"extarray.format.values": "check_key from_json to_json type_name"})
 
 _MISSING = object()
 # Levels of JSON that a dict takes if it needs its own tag.
@@ -44,12 +47,12 @@ def encode_attrs(values: Any) -> str:
     if values is None:
         return "{}"
     if not isinstance(values, Mapping):
-        raise ArgumentTypeError(f"attrs must be a mapping, not {type_name(values)}")
+        raise ArgumentTypeError(f"attrs must be a mapping, not {_later.type_name(values)}")
     plain = dict(values)
     for key in plain:
-        check_key(key, "attrs")
+        _later.check_key(key, "attrs")
     try:
-        checked = {key: to_json(value, repr(key)) for key, value in plain.items()}
+        checked = {key: _later.to_json(value, repr(key)) for key, value in plain.items()}
         text = json.dumps(checked, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         length = len(text.encode())
     except RecursionError:
@@ -89,7 +92,7 @@ def decode_attrs(text: str) -> dict[str, Any]:
 def _untagged(values: dict[str, Any], text: str) -> dict[str, Any]:
     """Return the attributes of a JSON object, which itself has no tag."""
     if TAG in text or "\\" in text:  # an escape may hide a tag
-        return {key: from_json(value) for key, value in values.items()}
+        return {key: _later.from_json(value) for key, value in values.items()}
     return values
 
 

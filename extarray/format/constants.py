@@ -1,4 +1,4 @@
-"""Layout of the two files: offsets, sizes, numbers of slots."""
+"""Layout of the two files: offsets, sizes, numbers of slots; and the tag in attributes."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ __all__ = [
     "SPARED_AT",
     "SPARED_SLOTS",
     "SUMS_AT",
+    "TAG",
 ]
 
 # Limit of the bytes of all chunks, and of the elements of an axis, including those only in its
@@ -70,3 +71,5 @@ SEAL_MAGIC = b"\x89XTA sealed:\r\n\x1a\n"
 SEAL_BYTES = len(SEAL_MAGIC) + 16
 # The form of a checksum at the beginning of a structure.
 CHECKSUM = struct.Struct("<I")
+# The key that makes an object a tagged value, in the JSON of attributes.
+TAG = "$type"

@@ -20,14 +20,19 @@ __all__ = ["check_dtype", "clear_open_bytes", "decode_dtype", "encode_dtype"]
 
 # Deepest nesting of records and sub-arrays; NumPy, for example, prints types recursively.
 _DEEPEST = 32
-# Descriptions of types without parts.
-_TYPE_STRING = re.compile(
+# Descriptions of types without parts; those of most arrays are told without a pattern, which takes
+# as long to compile as all else that opening an array does.
+_NUMBERS = {
+    "|b1", "|i1", "|u1", *(f"<{kind}{n}" for kind in "iu" for n in (2, 4, 8)),
+    "<f2", "<f4", "<f8", "<c8", "<c16",
+}  # fmt: skip
+_TYPE_STRING = (
     r"\|(b1|[iu]1|[SV](0|[1-9][0-9]*))"
     r"|[<>]([iu][248]|f[248]|c(8|16)|U(0|[1-9][0-9]*))"
     r"|[<>][Mm]8(\[([1-9][0-9]*)?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?"
 )
 # Longer floats depend on the machine: the type string alone does not tell their format.
-_LONG_STRING = re.compile(r"[<>](f(12|16)|c(24|32))")
+_LONG_STRING = r"[<>](f(12|16)|c(24|32))"
 # Required and optional keys of objects.
 _OF_RECORD = {"fields", "itemsize", "aligned"}, {"base"}
 _OF_FIELD = {"name", "type", "offset"}, {"title"}
@@ -176,7 +181,7 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
         return record
     if dtype.isbuiltin == 2:
         return {"extension": dtype.name, "itemsize": dtype.itemsize}
-    if _LONG_STRING.fullmatch(dtype.str):
+    if dtype.str not in _NUMBERS and re.fullmatch(_LONG_STRING, dtype.str):
         return {"longdouble": dtype.str, "digits": _long_digits()}
     return dtype.str
 
@@ -216,7 +221,7 @@ def _decoded(value: Any, depth: int) -> np.dtype[Any]:
     if depth > _DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, str):
-        if not _TYPE_STRING.fullmatch(value):
+        if value not in _NUMBERS and not re.fullmatch(_TYPE_STRING, value):
             raise ValueError("it is not a type string")
         return np.dtype(value)
     if isinstance(value, list):
@@ -270,7 +275,7 @@ def _record_dtype(value: dict[str, Any], depth: int) -> np.dtype[Any]:
 
 def _long_dtype(value: dict[str, Any]) -> np.dtype[Any]:
     _check_keys(value, _OF_LONG)
-    if not _LONG_STRING.fullmatch(value["longdouble"]):
+    if not re.fullmatch(_LONG_STRING, value["longdouble"]):
         raise ValueError("it is not a long double")
     found: np.dtype[Any] = np.dtype(value["longdouble"])
     if value["digits"] != _long_digits():

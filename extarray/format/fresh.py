@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from extarray.format.blocks import (
@@ -59,8 +58,8 @@ def encode_fresh(
     it they are in doubt.
     """
     first_bytes = encode_header(header)
-    header = replace(
-        header, header_bytes=header_bytes_of(first_bytes), content_bytes=len(first_bytes)
+    header = header._replace(
+        header_bytes=header_bytes_of(first_bytes), content_bytes=len(first_bytes)
     )
     size, uuid = record_bytes(header.ndim), header.uuid
     pieces = [(0, first_bytes), (header.copy_offset, first_bytes)]

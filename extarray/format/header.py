@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from extarray.common.choices import ORDERS
@@ -94,8 +93,7 @@ def decode_seal(end: bytes, offset: int, uuid: bytes) -> bytes | None:
     return end[len(SEAL_MAGIC) :]
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """The header: the facts that never change in the life of an array."""
 
     uuid: bytes
@@ -106,10 +104,15 @@ class Header:
     sparse: bool
     checksum: bool = False
     version: tuple[int, int] = VERSION
-    header_bytes: int = field(default=BLOCK, compare=False)
-    content_bytes: int = field(default=0, compare=False)
+    header_bytes: int = BLOCK
+    content_bytes: int = 0
     work: bytes = b""  # of the `rechunk` that made the array: see `extarray.array.rechunk`
     blobs: str = ""  # JSON note on how chunks were put into blobs; "": there are none
+
+    @property
+    def facts(self) -> Header:
+        """The header without the lengths of its bytes, to compare with another one."""
+        return self._replace(header_bytes=BLOCK, content_bytes=0)
 
     @property
     def ndim(self) -> int:
@@ -201,11 +204,11 @@ class Header:
     def renewed(self, **changes: Any) -> Header:
         """Return the header of another array, like this one but for the changes."""
         fresh = {"uuid": new_uuid(), "version": VERSION, "work": b"", "blobs": ""}
-        return replace(self, **(fresh | changes))
+        return self._replace(**(fresh | changes))
 
     def freezing(self, encoding: dict[str, Any]) -> Header:
         """Return the header of the same array, whose chunks may be frozen as the encoding says."""
-        return replace(self, version=BLOBS_VERSION, blobs=json.dumps(encoding))
+        return self._replace(version=BLOBS_VERSION, blobs=json.dumps(encoding))
 
     def superblock_offset(self, slot: int) -> int:
         """Return the offset of a superblock."""
@@ -249,7 +252,7 @@ def without_blobs(header: Header) -> Header:
         return header
     seal = encode_seal(header.uuid)
     is_random = CHECKSUM.pack(crc32(seal[: -CHECKSUM.size])) != seal[-CHECKSUM.size :]
-    return replace(header, version=(2, 0) if is_random else VERSION, blobs="")
+    return header._replace(version=(2, 0) if is_random else VERSION, blobs="")
 
 
 def header_bytes_of(data: bytes) -> int:

@@ -8,7 +8,7 @@ part of an object with chunks is a file of blobs with a table in front; so blobs
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -666,4 +666,4 @@ class ObjectMap:
 
 def for_blobs(header: Header, note: str) -> Header:
     """Return the header of an array whose chunks are in blobs, with a note on them."""
-    return replace(header, version=BLOBS_VERSION, blobs=note, work=b"")
+    return header._replace(version=BLOBS_VERSION, blobs=note, work=b"")

@@ -23,6 +23,7 @@ import numpy as np
 
 from extarray.common.errors import ArgumentTypeError, DTypeError, LimitError
 from extarray.common.limits import limits
+from extarray.format.constants import TAG
 from extarray.format.dtypes import check_dtype, decode_dtype, encode_dtype
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "TAG",
     "check_key",
     "from_json",
     "missing_element",
@@ -41,9 +41,6 @@ __all__ = [
     "to_json",
     "type_name",
 ]
-
-#: The key that makes an object a tagged value.
-TAG = "$type"
 
 # Format 2.0 also wrote arrays up to this many bytes as lists of numbers and strings.
 _MOST_DATA = 1 << 16

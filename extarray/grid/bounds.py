@@ -8,7 +8,6 @@ change is planned from its bounds and grid alone.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from extarray.common.errors import LimitError
@@ -23,13 +22,22 @@ __all__ = ["Bounded", "Bounds", "Change", "Index", "along_axis", "beside", "outs
 Index = tuple[int, ...]
 
 
-@dataclass(slots=True)  # not frozen, which would be slow to create
 class Bounds:
     """Bounds, and the grid in which they lie."""
 
-    shape: Index  # in elements
-    offset: Index  # elements of the grid before the bounds
-    grid: Index  # in chunks
+    # No tuple with names, here and in `Change`: a growth makes one of each, and must be quick.
+    __slots__ = ("grid", "offset", "shape")
+
+    def __init__(self, shape: Index, offset: Index, grid: Index) -> None:
+        self.shape = shape  # in elements
+        self.offset = offset  # elements of the grid before the bounds
+        self.grid = grid  # in chunks
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bounds):
+            return NotImplemented
+        ours, theirs = (self.shape, self.offset, self.grid), (other.shape, other.offset, other.grid)
+        return ours == theirs
 
 
 class Bounded(Protocol):
@@ -43,19 +51,29 @@ class Bounded(Protocol):
     def grid(self) -> Index: ...  # noqa: D102
 
 
-@dataclass(slots=True)
 class Change:
     """A change of bounds, with its effect on the grid; made by `along_axis` and `to_box`.
 
     Element indices are those before the change; chunk indices, those after it.
     """
 
-    before: Bounded
-    after: Bounds  # with the new grid
-    chunks: Index
-    low: Index  # where the new bounds begin
-    steps: tuple[Step, ...]  # growths of the grid, in order: axis, chunks, side
-    cuts: bool  # whether elements are cut off
+    __slots__ = ("after", "before", "chunks", "cuts", "low", "steps")
+
+    def __init__(
+        self,
+        before: Bounded,
+        after: Bounds,
+        chunks: Index,
+        low: Index,
+        steps: tuple[Step, ...],
+        cuts: bool,
+    ) -> None:
+        self.before = before
+        self.after = after  # with the new grid
+        self.chunks = chunks
+        self.low = low  # where the new bounds begin
+        self.steps = steps  # growths of the grid, in order: axis, chunks, side
+        self.cuts = cuts  # whether elements are cut off
 
     @property
     def high(self) -> Index:
@@ -95,12 +113,13 @@ class Change:
         before, grid, taken = self.before, list(self.before.grid), tuple(steps)
         for axis, by, _ in taken:
             grid[axis] += by
-        longer = replace(self, steps=taken)
-        offset = tuple(
+        after = Bounds(self.after.shape, before.offset, tuple(grid))
+        longer = Change(before, after, self.chunks, self.low, taken, self.cuts)
+        after.offset = tuple(
             b + a + m * c
             for b, a, m, c in zip(before.offset, self.low, longer.rows, self.chunks, strict=True)
         )
-        return replace(longer, after=Bounds(self.after.shape, offset, tuple(grid)))
+        return longer
 
     @property
     def fills(self) -> bool:

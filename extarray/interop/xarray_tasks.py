@@ -17,7 +17,7 @@ from extarray.array import creation
 from extarray.array.array import ExtArray
 from extarray.common.errors import ArgumentError, BoundsError
 from extarray.common.extras import require
-from extarray.storage.lock import own_host
+from extarray.common.system import host_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,7 +77,7 @@ class _Target:
     ) -> None:
         self._array: ExtArray | None = array
         self._token, self._rounding = token, rounding
-        self._pickled, self._host = b"", own_host()
+        self._pickled, self._host = b"", host_name()
         self._origin = array.origin
         self.shape, self.dtype, self.ndim = array.shape, array.dtype, array.ndim
 
@@ -110,7 +110,7 @@ class _Target:
                     f"{array.shape}: their append was rolled back"
                 )
         array[place] = values if self._rounding is None else self._rounding(np.asarray(values))
-        if own_host() != self._host:
+        if host_name() != self._host:
             array.flush()
 
 

@@ -17,7 +17,6 @@ import itertools
 import json
 import os
 import zlib
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -275,7 +274,7 @@ class _Packing:
     def add_array(self, part: Part, order: str | int | None) -> None:
         """Add the files of an array: its chunks, then fresh metadata."""
         was = part.snapshot
-        header = without_blobs(replace(was.header, work=b""))
+        header = without_blobs(was.header._replace(work=b""))
         sequence = None
         if order is None:  # an axis that this array lacks
             order = ADDRESS
@@ -288,7 +287,7 @@ class _Packing:
             sequence = np.arange(was.n_chunks)
         blocks: dict[BlockKind, bytes] = {}
         with part.opened() as now:
-            if now.header != was.header:
+            if now.header.facts != was.header.facts:
                 raise StorageError(
                     errno.EAGAIN, f"'{now.path}' was replaced while it was packed; pack it again"
                 )
@@ -299,7 +298,7 @@ class _Packing:
                 note: dict[str, Any] = {"order": order}
                 if codec is not None:
                     note["compression"] = str(codec)
-                header = replace(header, version=BLOBS_VERSION, blobs=json.dumps(note))
+                header = header._replace(version=BLOBS_VERSION, blobs=json.dumps(note))
                 blocks[BlockKind.BLOBS] = self._add_blobs(
                     part.name, header, now, was, sequence, codec
                 )

@@ -460,7 +460,7 @@ class Publisher:
         codec = self._codec_for(was)
         if codec is not None:
             note["compression"] = str(codec)
-        return for_blobs(replace(was.header, checksum=False), json.dumps(note))
+        return for_blobs(was.header._replace(checksum=False), json.dumps(note))
 
     def _commit(
         self,

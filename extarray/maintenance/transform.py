@@ -154,7 +154,7 @@ class Transformation:
 
     def in_memory(self) -> Any:
         """Make the target in memory."""
-        header = replace(self.header, checksum=False)  # checksums exist only in files
+        header = self.header._replace(checksum=False)  # checksums exist only in files
         new = self.arrays.create(None, self.shape, header, self.attrs, self.growth)
         with OnError(new.close), self.told() as progress:
             for p in self.passes:
@@ -351,8 +351,9 @@ class Transformation:
 
     def _has_made(self, store: FileStore) -> bool:
         """Tell whether a pass made an array: it has notes until it is complete."""
-        header = replace(store.now.header, uuid=self.header.uuid)
-        return has_notes(store) or (header, store.now.attrs) == (self.header, self.attrs)
+        header = store.now.header._replace(uuid=self.header.uuid)
+        is_same = header.facts == self.header.facts and store.now.attrs == self.attrs
+        return has_notes(store) or is_same
 
     def _left(self, paths: list[Path]) -> tuple[int, Any] | None:
         """Return the pass to continue, and its array, left by earlier work of the same kind."""

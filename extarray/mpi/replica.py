@@ -354,7 +354,7 @@ class ReplicaStore(PairReader):
             before, pair.metadata = pair.metadata, File.open(pair.names[0], self._flags)
             before.close()
             pair.read_header()
-            if pair.header != header:
+            if pair.header.facts != header.facts:
                 pair.header = header
                 raise PartnerError(f"'{pair.path}' was overwritten or has changed; open it again")
             pair.watch_cuts()

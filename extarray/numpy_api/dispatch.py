@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from extarray.common.errors import ShapeError
-from extarray.common.lazy import LazyImports
+from extarray.common.lazy import LazyImports, Upward
 from extarray.numpy_api.registry import (
     changed_by,
     fall_back,
@@ -85,6 +85,15 @@ _FORMS = LazyImports(
     }
 )
 
+#: The functions that give views, by the module of views of arrays.
+_VIEWS = Upward(
+    {
+        "extarray.array.view_functions": (
+            "broadcast_to expand_dims matrix_transpose moveaxis squeeze swapaxes transpose"
+        )
+    }
+)
+
 _later = LazyImports(
     {
         "extarray.numpy_api.along_axis": "accumulate reduceat",
@@ -96,22 +105,26 @@ _later = LazyImports(
 def form_of(function: Function) -> Function | None:
     """Return the streamed form of a function of NumPy, if it has one."""
     form = streamed.get(function)
-    if form is None and (name := _name(function)) in _FORMS:
-        _FORMS.module(name)  # registers its forms
-        form = streamed.get(function)
+    if form is None:
+        name = _name(function)
+        for table in (_FORMS, _VIEWS):
+            if name in table:
+                table.module(name)  # registers its forms
+                form = streamed.get(function)
     return form
 
 
 def _name(function: Function) -> str:
-    """Return the name of a function below ``numpy``, as `_FORMS` lists it."""
+    """Return the name of a function below ``numpy``, as the tables list it."""
     package, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
     return f"{package}.{name}".removeprefix("numpy.") if package else name
 
 
 def forms() -> Mapping[Function, Function]:
     """Return the streamed forms, by NumPy's functions."""
-    for name in _FORMS:
-        _FORMS.module(name)
+    for table in (_FORMS, _VIEWS):
+        for name in table:
+            table.module(name)
     return streamed
 
 

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from extarray.common.errors import ArgumentError
-from extarray.common.lazy import LazyImports
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.numpy_api import dlpack
 from extarray.numpy_api.operators import binary, compare, contains, in_place, reflected
 from extarray.streaming.blocks import Source, read_elements, write_elements
-from extarray.streaming.meta_arrays import shadow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from extarray.numpy_api.c_order import FlatElements
+    from extarray.streaming import meta_arrays
+else:
+    meta_arrays = LazyModule("extarray.streaming.meta_arrays")
 
 __all__ = ["NumpyMixin"]
 
@@ -198,7 +200,7 @@ class NumpyMixin(Source):
 
     def _lone(self) -> NDArray[Any]:
         """Return the only element, as an array; else a stand-in, which NumPy refuses."""
-        return read_elements(self) if self.size <= 1 else shadow(self)
+        return read_elements(self) if self.size <= 1 else meta_arrays.shadow(self)
 
     # -- methods -----------------------------------------------------------------------------
 
@@ -357,7 +359,7 @@ class NumpyMixin(Source):
         >>> xa.from_array([[1, 2, 3], [4, 5, 6]]).item(1, 2)
         6
         """
-        shadow(self).item(*args)  # raises what NumPy raises
+        meta_arrays.shadow(self).item(*args)  # raises what NumPy raises
         if len(args) == 1 and not isinstance(args[0], tuple):
             index = np.unravel_index(operator.index(args[0]) % self.size, self.shape)
             args = tuple([int(i) for i in index])

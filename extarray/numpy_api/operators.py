@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from extarray.common.lazy import LazyImports
-from extarray.numpy_api.registry import fall_back
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.streaming.blocks import Source, read_elements
-from extarray.streaming.elementwise import as_operand, assigning, elementwise, shape_of
-from extarray.streaming.meta_arrays import empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from extarray.numpy_api import registry
+    from extarray.streaming import elementwise, meta_arrays
+else:
+    elementwise = LazyModule("extarray.streaming.elementwise")
+    meta_arrays = LazyModule("extarray.streaming.meta_arrays")
+    registry = LazyModule("extarray.numpy_api.registry")
 
 __all__ = ["binary", "compare", "contains", "in_place", "reflected"]
 
@@ -62,7 +66,7 @@ def _binary(
 
     def method(self: Source, other: Any) -> Any:
         if _decides(other, name):
-            return fall_back(function, ordered(self, other), {})
+            return registry.fall_back(function, ordered(self, other), {})
         return by_ufunc(self, other)
 
     return _named(method, method_name)
@@ -112,17 +116,21 @@ def compare(ufunc: np.ufunc, function: Callable[..., Any], a: Source, other: Any
     if getattr(other, "__array_ufunc__", ufunc) is None:
         return NotImplemented
     if _decides(other, function.__name__):
-        return fall_back(function, (a, other), {})
-    if not a.shape and not shape_of(as_operand(other)):  # NumPy's result depends on the dtype
+        return registry.fall_back(function, (a, other), {})
+    as_operand = elementwise.as_operand
+    if not a.shape and not elementwise.shape_of(as_operand(other)):
+        # NumPy's result depends on the dtype.
         return function(
             read_elements(a), read_elements(other) if isinstance(other, Source) else other
         )
     if a.dtype.kind == "V":
-        function(empty(a), empty(as_operand(other)))  # raises NumPy's error
+        function(meta_arrays.empty(a), meta_arrays.empty(as_operand(other)))  # raises NumPy's error
     try:
         return ufunc(a, other)
     except TypeError:
-        return elementwise(assigning(function), [a, other], dtype=bool, name=ufunc.__name__)
+        return elementwise.elementwise(
+            elementwise.assigning(function), [a, other], dtype=bool, name=ufunc.__name__
+        )
 
 
 def contains(a: Source, value: Any) -> bool:

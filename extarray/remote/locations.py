@@ -138,7 +138,7 @@ class Location:
 
     @classmethod
     def _of_url(cls, url: str, policy: Policy, options: dict[str, Any]) -> Location:
-        match = URL.match(url)
+        match = re.match(URL, url)
         if match is None:
             raise ArgumentError(f"{redacted(url)!r} is no URL, such as 'https://host/scene.xap'")
         scheme = OF_SCHEME.get(match[1].lower())

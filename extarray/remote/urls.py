@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["OF_SCHEME", "URL", "is_filesystem", "is_store", "is_url", "parts_of"]
 
 #: The beginning of a URL.  A scheme of one letter would be a drive.
-URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(://|::(?=.*://))")
+URL = r"([A-Za-z][A-Za-z0-9+.-]+)(://|::(?=.*://))"
 
 #: Schemes that obstore reads, and those that mean the same.
 OF_SCHEME = {
@@ -57,7 +57,7 @@ def is_url(path: Any) -> bool:
     (True, False, False)
     """
     if isinstance(path, str):
-        return URL.match(path) is not None
+        return "://" in path and re.match(URL, path) is not None
     if isinstance(path, tuple):
         return len(path) == 2 and (is_store(path[0]) or is_filesystem(path[0]))
     locations = sys.modules.get("extarray.remote.locations")

@@ -14,6 +14,7 @@ import numpy as np
 
 from extarray._core._transfers import drop_taken, quiet_number, return_taken, take_written
 from extarray.common.errors import CorruptError, storage_error
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.common.system import MAPS_FREELY
 from extarray.format._crc import crc32c
 from extarray.format.blocks import (
@@ -31,7 +32,6 @@ from extarray.format.constants import (
     SECTOR,
     SPARED_SLOTS,
 )
-from extarray.format.fresh import Fresh, attrs_room
 from extarray.format.header import encode_seal
 from extarray.format.superblock import (
     LAST_COMMIT,
@@ -41,7 +41,6 @@ from extarray.format.superblock import (
     regions_fit,
 )
 from extarray.grid.chunking import chunks_before, place_of
-from extarray.storage.checksums import SUMS_AT_ONCE, Comparison
 from extarray.storage.filesystem import family
 from extarray.storage.pair import PASSED_ON
 from extarray.storage.states import append_records
@@ -54,13 +53,19 @@ if TYPE_CHECKING:
     from extarray._core._array import ArrayCore
     from extarray._core._axial import Axial
     from extarray._core._supply import Trust
+    from extarray.format.fresh import Fresh
     from extarray.format.header import Header
     from extarray.grid.bounds import Bounds
-    from extarray.storage.checksums import Sums
+    from extarray.storage import checksums
+    from extarray.storage.checksums import Comparison, Sums
     from extarray.storage.pair import Pair
     from extarray.storage.states import StateReader
+else:
+    checksums = LazyModule("extarray.storage.checksums")
 
 __all__ = ["Committer", "SumKeeper", "renew_sums"]
+
+_later = LazyImports({"extarray.format.fresh": "attrs_room"})
 
 
 class Committer:
@@ -173,7 +178,7 @@ class Committer:
         if rooms:
             offset, capacity = min(rooms)
         else:
-            offset, capacity = end, attrs_room(len(blob))
+            offset, capacity = end, _later.attrs_room(len(blob))
             pair.metadata.extend(offset, capacity)
             end += capacity
         pair.metadata.write(blob, offset)
@@ -520,7 +525,7 @@ class SumKeeper:
         first = 0
         pair.check_length()
         with family("cannot write the checksums of '{}'", pair.path):
-            while len(addresses := take_written(array, first, SUMS_AT_ONCE)):
+            while len(addresses := take_written(array, first, checksums.SUMS_AT_ONCE)):
                 first = int(addresses[-1]) + 1
                 # A growth that failed may have written beyond the known chunks.
                 known = addresses[addresses < n_chunks]
@@ -576,7 +581,11 @@ class SumKeeper:
             metadata, sums = sums.file, None
         key = metadata if sums is None else sums
         if known is None or known[0] is not key or known[1] is not header:
-            known = key, header, Comparison(metadata, pair.data, header, None, sums, pair.supply)
+            known = (
+                key,
+                header,
+                checksums.Comparison(metadata, pair.data, header, None, sums, pair.supply),
+            )
             self._comparison = known
         return known[2]
 

@@ -45,13 +45,11 @@ from extarray.common.system import GONE, NO_WAIT, boot_id, name_of_descriptor
 from extarray.common.waiting import attempts, end_of
 from extarray.format.blocks import BLOCK_BYTES
 from extarray.format.constants import LIMIT, LIVE_SLOTS, SPARED_SLOTS
-from extarray.format.fresh import encode_fresh
 from extarray.format.header import Header, encode_seal, new_uuid
 from extarray.format.suffixes import blobs_name, file_names
 from extarray.format.superblock import NO_GROUP, Superblock, regions_fit
 from extarray.grid.chunking import place_of
 from extarray.storage import lock
-from extarray.storage.checksums import Sums
 from extarray.storage.filesystem import (
     File,
     absolute_names,
@@ -77,7 +75,6 @@ from extarray.storage.names import (
     what_is_missing,
     what_is_there,
 )
-from extarray.storage.other_hosts import see_newest
 from extarray.storage.pair import Pair, blobs_alone
 from extarray.storage.reading import PairReader
 from extarray.storage.space import Allocator
@@ -99,11 +96,14 @@ __all__ = ["FileStore"]
 # Few arrays need these: blobs, frozen chunks, metadata that are written anew.
 _later = LazyImports(
     {
+        "extarray.format.fresh": "encode_fresh",
         "extarray.format.frozen": "extent_bytes",
         "extarray.storage.blobs": "Blobs ShadowProvider make_shadow",
+        "extarray.storage.checksums": "Sums",
         "extarray.storage.frozen": "FrozenTable",
         "extarray.storage.frozen_blobs": "new_log",
         "extarray.storage.new_axis": "add_axis recode renew_uuid repack restore_sums sums_for",
+        "extarray.storage.other_hosts": "see_newest",
         "extarray.storage.steady": "write_steadily",
     }
 )
@@ -423,13 +423,13 @@ class FileStore(PairReader):
         """Write the first state; `hollow`: chunks are holes, and do not have the fill value."""
         pair = self.now
         records = [record_at(axial, n) for n in range(axial.segments)]
-        fresh = encode_fresh(pair.header, first, records, attrs, LIVE_SLOTS[:1])
+        fresh = _later.encode_fresh(pair.header, first, records, attrs, LIVE_SLOTS[:1])
         self.commits.take(fresh)
         data_bytes = first.data_bytes
         if not pair.header.has_blobs:
             self.reserve(0, data_bytes)
         if pair.header.checksum:
-            pair.sums = Sums(pair.metadata, pair.header, [], True, pair.path)
+            pair.sums = _later.Sums(pair.metadata, pair.header, [], True, pair.path)
         pair.metadata.write(fresh.image, 0)
         if pair.header.has_blobs:  # its table needs the metadata
             uuid = new_uuid()
@@ -654,7 +654,7 @@ class FileStore(PairReader):
                 remove_seldom((real_name(metadata), real_name(data)), pair.header)
             self.writers.begin(self, found.slot)
             if pair.header.checksum:
-                pair.sums = Sums.load(
+                pair.sums = _later.Sums.load(
                     pair.metadata, pair.header, axial.size, pair.state, pair.extents, pair.path
                 )
         elif writable:
@@ -706,7 +706,7 @@ class FileStore(PairReader):
             pair.data.forget()  # elements that this host read before another wrote them
             return found
         for file in (pair.metadata, pair.data):
-            see_newest(file, True, 0, pair.path)
+            _later.see_newest(file, True, 0, pair.path)
         found = self.states.newest_state()
         if found.state.sealed:
             return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import errno
 import os
@@ -29,15 +28,18 @@ from extarray.common.errors import (
     StorageError,
     storage_error,
 )
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.common.on_error import OnError
 from extarray.common.system import FUSE, NETWORKED
-from extarray.common.threads import run_in_shares
 from extarray.format.suffixes import PAIR, file_names
-from extarray.storage.clearing import clears
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Self
+
+    from extarray.storage import clearing
+else:
+    clearing = LazyModule("extarray.storage.clearing")
 
 __all__ = [
     "File",
@@ -65,9 +67,16 @@ __all__ = [
     "walk_folders",
 ]
 
+_later = LazyImports(
+    {
+        "bisect": "bisect_right",
+        "extarray.common.threads": "run_in_shares",
+    }
+)
+
 _FILL_BYTES = 1 << 22
 # A scheme of one letter would be a drive.
-_IS_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::(?=.*://))")
+_IS_ADDRESS = r"[A-Za-z][A-Za-z0-9+.-]+(://|::(?=.*://))"
 
 # Every write moves the block here, so a store to reserved space can still find the disk full:
 # a SIGBUS through a mapping.  Writes to reserved space are also not compressed, unlike the rest of
@@ -193,20 +202,20 @@ class File(FileCore):
             for at in range(low, high, len(piece)):
                 self.write(memoryview(piece)[: high - at], at)
 
-        run_in_shares(write, start, stop, len(pattern))
+        _later.run_in_shares(write, start, stop, len(pattern))
 
     def punch(self, offset: int, length: int) -> int:
         """Turn the pages inside a range into a hole, if the file system is known to do that.
 
         Return 0, or an errno; UNSUPPORTED if it is not known.
         """
-        if not clears(self, FileCore.punch, random_name):
+        if not clearing.clears(self, FileCore.punch, random_name):
             return UNSUPPORTED
         return super().punch(offset, length)
 
     def zero(self, offset: int, length: int) -> int:
         """Zero a range, which keeps its disk space, without writing to it; see `punch`."""
-        if not clears(self, FileCore.zero, random_name):
+        if not clearing.clears(self, FileCore.zero, random_name):
             return UNSUPPORTED
         return super().zero(offset, length)
 
@@ -240,7 +249,7 @@ class File(FileCore):
             i = 0
             while i < len(starts):
                 at = _data(fd, self.start + starts[i]) - self.start
-                i = bisect.bisect_right(stops, at, i)
+                i = _later.bisect_right(stops, at, i)
                 if i < len(starts) and starts[i] <= at:
                     return False
         return True
@@ -311,7 +320,7 @@ def resolve_path(path: Any) -> Path:
         ) from None
     if isinstance(text, bytes):
         text = os.fsdecode(text)
-    if address := _IS_ADDRESS.match(text):  # whose rest may be secret
+    if "://" in text and (address := re.match(_IS_ADDRESS, text)):  # whose rest may be secret
         raise ReadOnlyError(
             f"the path is a URL ({address[0]}...), and arrays there can only be "
             "opened for reading: write to a file, and upload it"

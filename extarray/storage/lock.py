@@ -28,7 +28,6 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.hints import hint
-from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
 from extarray.common.on_error import OnError
 from extarray.common.system import (
@@ -37,6 +36,7 @@ from extarray.common.system import (
     GONE,
     SHARED,
     WHOLE_LOCKS_APART,
+    host_name,
     is_running,
     lock_range,
     lock_whole,
@@ -83,13 +83,10 @@ __all__ = [
     "join",
     "meets_whole_locks",
     "note_holder",
-    "own_host",
     "release",
     "thawing",
     "wait_turn",
 ]
-
-_later = LazyImports({"socket": "gethostname"})
 
 # Errors of a file system without locks.
 _NO_LOCKS = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK}
@@ -448,14 +445,8 @@ def note_holder(file: FileCore, header: Header, held: bool, place: bytes = b"") 
     file.write(note.ljust(HOLDER_BYTES, b"\0") + place, header.holder_offset)
 
 
-def own_host() -> str:
-    """Return the name of this host, imported late."""
-    name: str = _later.gethostname()
-    return name
-
-
 def _own_note() -> bytes:
-    return f"{os.getpid()} {own_host()}".encode()[: HOLDER_BYTES - 1]
+    return f"{os.getpid()} {host_name()}".encode()[: HOLDER_BYTES - 1]
 
 
 def _how_to_wait() -> str:
@@ -471,7 +462,7 @@ def _refusal(file: FileCore, kind: int) -> str:
     mine = note == _own_note()
     if _is_shared(file):
         sharers = _sharers(file)
-        if [(pid, own_host().startswith(host)) for pid, host in sharers] == [(os.getpid(), True)]:
+        if [(pid, host_name().startswith(host)) for pid, host in sharers] == [(os.getpid(), True)]:
             return (
                 f"this process already has it open{_processes(sharers)} for shared writing; close "
                 "that array first, open it here with share=True too, or read with mode='r'"
@@ -509,7 +500,7 @@ def _is_noted(file: FileCore) -> bool:
     if _is_shared(file):
         return bool(_sharers(file))
     holder = _parse_note(_note(file))
-    return holder is not None and (holder[1] != own_host() or is_running(holder[0]))
+    return holder is not None and (holder[1] != host_name() or is_running(holder[0]))
 
 
 def _is_shared(file: FileCore) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-from dataclasses import replace
 from functools import lru_cache, partial
 from operator import lt
 from typing import TYPE_CHECKING
@@ -144,7 +143,7 @@ class MemoryStore:
     ) -> None:
         """Add an axis."""
         pair = self.now
-        pair.header = replace(pair.header, chunks=chunks)
+        pair.header = pair.header._replace(chunks=chunks)
         pair.state, pair.attrs = Bounds(shape, offset, axial.grid), attrs
 
     def renew(self, start: int, stop: int, clean: bool) -> None:

@@ -18,7 +18,6 @@ import re
 import stat
 import time
 import zlib
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,10 +30,9 @@ from extarray.common.errors import (
     StorageError,
 )
 from extarray.common.hints import hint
-from extarray.common.lazy import LazyImports
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT, remove, replace
-from extarray.format.archive import ATTRS_NAME, MAGIC, Member, crc_of_zeros, decode_archive
 from extarray.format.suffixes import (
     BLOBS,
     DATA,
@@ -65,10 +63,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Self
 
+    from extarray.format import archive
+    from extarray.format.archive import Member
     from extarray.format.header import Header
     from extarray.storage.report import Problem
 
     Done = Callable[[int], object]
+else:
+    archive = LazyModule("extarray.format.archive")
 
 __all__ = [
     "MAPPABLE",
@@ -123,15 +125,14 @@ _IN_THE_MAKING = 60.0
 _LONGEST_PAUSE = 86400.0
 # Seconds that another job may take to name its files.
 _LONGEST_NAMING = 10.0
-_FRESH = re.compile(r"(.+)\.([0-9a-f]{12})\.new", re.DOTALL)
+_FRESH = r"(?s)(.+)\.([0-9a-f]{12})\.new"
 _EITHER = "|".join(map(re.escape, FILES))
-_PASS = re.compile(rf"(.+)\.rechunk-[0-9]+({_EITHER})", re.DOTALL)
+_PASS = rf"(?s)(.+)\.rechunk-[0-9]+({_EITHER})"
 # A look at a large folder may be slow: the next one waits this many times as long.
 _PATIENCE = 100
 _next_looks: dict[str, float] = {}
 
 
-@dataclass
 class Publication:
     """The naming of the files of a new pair: metadata first, then data, as everywhere.
 
@@ -147,15 +148,17 @@ class Publication:
         The replaced metadata, locked; a closed file if there are none.
     old_header : Header or None
         Their header, if it is whole, which locates the note of the lock's holder.
+    claimed : set of str
+        Fresh names that other jobs may use, too.
     """
 
-    fresh: tuple[str, ...]
-    names: Sequence[str]
-    overwrite: bool
-    uuid: bytes
-    old: File = field(default_factory=File)
-    old_header: Header | None = None
-    claimed: set[str] = field(default_factory=set)  # fresh names that other jobs may use, too
+    def __init__(
+        self, fresh: tuple[str, ...], names: Sequence[str], overwrite: bool, uuid: bytes
+    ) -> None:
+        self.fresh, self.names, self.overwrite, self.uuid = fresh, names, overwrite, uuid
+        self.old = File()
+        self.old_header: Header | None = None
+        self.claimed: set[str] = set()
 
     @property
     def replaces(self) -> bool:
@@ -591,9 +594,9 @@ def left_files(name: str | None = None, folder: str = "") -> list[str]:
     found: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder or os.curdir) as entries:
         for entry in entries:
-            fresh = _FRESH.fullmatch(entry.name)
+            fresh = re.fullmatch(_FRESH, entry.name)
             is_one = fresh is not None and stem in (None, fresh[1])
-            is_one |= stem is None and _PASS.match(entry.name) is not None
+            is_one |= stem is None and re.match(_PASS, entry.name) is not None
             if is_one and not entry.is_dir(follow_symlinks=False):
                 found.append(entry.path)
     return sorted(found)
@@ -607,7 +610,7 @@ def is_pass(stem: str) -> bool:
     >>> is_pass("scene.rechunk-1"), is_pass("scene")
     (True, False)
     """
-    return _PASS.fullmatch(stem + METADATA) is not None
+    return re.fullmatch(_PASS, stem + METADATA) is not None
 
 
 def stem_of(name: str) -> str:
@@ -619,16 +622,16 @@ def stem_of(name: str) -> str:
     ('scene', 'scene')
     """
     folder, last = os.path.split(name)
-    fresh = _FRESH.fullmatch(last)
+    fresh = re.fullmatch(_FRESH, last)
     last = fresh[1] if fresh else last
-    made = _PASS.fullmatch(last)
+    made = re.fullmatch(_PASS, last)
     last = made[1] if made else without_suffix(last)
     return os.path.join(folder, last)
 
 
 def told_of_file(name: str) -> Problem:
     """Return a check's finding about an abandoned file."""
-    if _PASS.match(os.path.basename(name)):
+    if re.match(_PASS, os.path.basename(name)):
         what = "left by a rechunk that was interrupted or is still running"
         how = hint("resume=True", "--resume")
         remedy = f"the same rechunk with {how} continues it; any other removes it"
@@ -644,7 +647,7 @@ def told_of_file(name: str) -> Problem:
 
 def _unnamed(names: tuple[str, str], header: Header | None) -> list[str]:
     """Return unfinished files meant for the names of a pair."""
-    found = _beside(names, rf"({_EITHER})\.[0-9a-f]{{12}}\.new")
+    found = _beside(names, ".new", rf"({_EITHER})\.[0-9a-f]{{12}}\.new")
     if header is not None:
         # The array's own data may still have that name, unless it is a dangling link.
         own = tuple(f"{suffix}.{header.uuid.hex()[:12]}.new" for suffix in (DATA, BLOBS))
@@ -660,16 +663,25 @@ def _unnamed(names: tuple[str, str], header: Header | None) -> list[str]:
 
 def _unfinished(names: tuple[str, str]) -> list[str]:
     """Return the files of `rechunk` passes towards the names of a pair."""
-    return _beside(names, rf"\.rechunk-[0-9]+({_EITHER})(\.[0-9a-f]{{12}}\.new)?")
+    return _beside(names, ".rechunk-", rf"\.rechunk-[0-9]+({_EITHER})(\.[0-9a-f]{{12}}\.new)?")
 
 
-def _beside(names: tuple[str, str], ending: str) -> list[str]:
-    """Return the files in the folder of a pair whose names are its stem and an ending."""
+def _beside(names: tuple[str, str], part: str, ending: str) -> list[str]:
+    """Return the files in the folder of a pair whose names are its stem and an ending.
+
+    `part` is in each such ending: without such a file, no pattern is compiled.
+    """
     folder, metadata = os.path.split(os.path.abspath(names[0]))
-    pattern = re.compile(re.escape(metadata.removesuffix(METADATA)) + ending)
+    stem = metadata.removesuffix(METADATA)
     found: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        found += [entry.path for entry in entries if pattern.fullmatch(entry.name)]
+        found += [
+            entry.path
+            for entry in entries
+            if entry.name.startswith(stem)
+            and part in entry.name
+            and re.fullmatch(ending, entry.name[len(stem) :])
+        ]
     return sorted(found)
 
 
@@ -695,7 +707,7 @@ def remove_left_files(names: Sequence[str]) -> list[str]:
     Keep those of `rechunk` passes, which can resume from them.
     """
     # Data before metadata, whose lock covers both.
-    some = [name for name in reversed(names) if not _PASS.fullmatch(os.path.basename(name))]
+    some = [name for name in reversed(names) if not re.fullmatch(_PASS, os.path.basename(name))]
     return [f"{name} was removed" for name in some if _remove_abandoned(name)]
 
 
@@ -844,7 +856,7 @@ class PackedNames:
         files = {member.name: member for member in members}
         self.arrays = {}
         self.blobs = {}
-        self.groups = {"": files.get(ATTRS_NAME)}
+        self.groups = {"": files.get(archive.ATTRS_NAME)}
         for member in members:
             stem, suffix = member.name[:-4], member.name[-4:]
             if suffix in PAIR:
@@ -857,7 +869,7 @@ class PackedNames:
                 self.blobs[stem] = member
             folder = os.path.dirname(member.name)
             while folder and folder not in self.groups:
-                self.groups[folder] = files.get(f"{folder}/{ATTRS_NAME}")
+                self.groups[folder] = files.get(f"{folder}/{archive.ATTRS_NAME}")
                 folder = os.path.dirname(folder)
         only = list(self.arrays)
         is_alone = len(only) == 1 and "/" not in only[0] and not any(self.groups.values())
@@ -911,7 +923,7 @@ class Packed(PackedNames):
         found = _known.get(key)
         if found is None:
             try:
-                found = decode_archive(file.read, about.st_size), set()
+                found = archive.decode_archive(file.read, about.st_size), set()
             except FormatError as error:
                 raise type(error)(f"'{path}': {error}") from None
             if len(_known) >= _MOST_KNOWN:
@@ -931,7 +943,7 @@ class Packed(PackedNames):
             if stat.S_ISREG(os.stat(place).st_mode):
                 file = File.open(os.fspath(place), os.O_RDONLY | NO_WAIT)
         try:
-            is_packed = file is not None and file.read(len(MAGIC), 0) == MAGIC
+            is_packed = file is not None and file.read(len(archive.MAGIC), 0) == archive.MAGIC
             yield cls(place, file) if file is not None and is_packed else None
         finally:
             if file is not None:
@@ -1026,7 +1038,7 @@ def sum_of(
     crc = at = 0
     piece = memoryview(bytearray(min(_PIECE, size)))
     for first, last in itertools.chain(part.written(size), [(size, size)]):
-        crc = crc_of_zeros(first - at, crc)
+        crc = archive.crc_of_zeros(first - at, crc)
         if done is not None:
             done(first - at)
         at = first

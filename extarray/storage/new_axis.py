@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +62,7 @@ def add_axis(
     """
     if pair.frozen is not None and math.prod(chunks) != math.prod(pair.header.chunks):
         pair.frozen.thaw(np.arange(1))  # chunks become larger only if there is at most one
-    header = replace(pair.header, chunks=chunks)
+    header = pair.header._replace(chunks=chunks)
     changes: dict[str, Any] = {"shape": shape, "offset": offset, "grid": axial.grid}
     changes["data_bytes"] = place_of(axial.size, header.chunk_bytes)
     _replace_metadata(
@@ -250,7 +249,7 @@ def renew_uuid(pair: Pair, commits: Committer, axial: Axial) -> None:
         file = _create_own(temporary, name)
         try:
             lock.acquire(file, pair.path, 0)
-            header = replace(pair.header, uuid=new_uuid())
+            header = pair.header._replace(uuid=new_uuid())
             state = pair.state._replace(sequence=pair.state.sequence + 1, superseded=False)
             sums = sums_for(pair, header)
             records = [record_at(axial, n) for n in range(axial.segments)]

@@ -14,6 +14,7 @@ import numpy as np
 from extarray._core._mapping import Counter, Region
 from extarray.common.errors import FormatError, MissingError, TruncatedError, VersionError
 from extarray.common.hints import hint
+from extarray.common.lazy import LazyImports
 from extarray.common.on_error import OnError
 from extarray.common.system import NO_WAIT, boot_id
 from extarray.format.blocks import (
@@ -35,7 +36,6 @@ from extarray.format.header import (
 )
 from extarray.format.suffixes import DATA, METADATA, blobs_name
 from extarray.grid.chunking import chunks_before, place_of
-from extarray.storage.checksums import read_table
 from extarray.storage.filesystem import (
     File,
     absolute_names,
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from extarray.format.superblock import Superblock
 
 __all__ = ["PASSED_ON", "Pair", "blobs_alone", "header_at"]
+
+_later = LazyImports({"extarray.storage.checksums": "read_table"})
 
 # Flag in the number of cuts of a replaced ``.xmd``: its successor continues the count.
 PASSED_ON = 1 << 63
@@ -232,7 +234,9 @@ class Pair(Present):
             self.read_header()
         except FormatError:
             return False
-        found = read_table(self.metadata, self.header, None) if self.header.checksum else None
+        found = (
+            _later.read_table(self.metadata, self.header, None) if self.header.checksum else None
+        )
         return found is not None and not found[0]
 
     def read_cuts(self) -> int:

@@ -12,10 +12,10 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from extarray.common.errors import FormatError, NotVisibleError
+from extarray.common.lazy import LazyModule
 from extarray.grid.chunking import place_of
 from extarray.storage.commits import Committer, SumKeeper
 from extarray.storage.following import Follower
-from extarray.storage.other_hosts import in_time, see_newest
 from extarray.storage.states import StateReader
 
 if TYPE_CHECKING:
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     from extarray._core._axial import Axial
     from extarray.format.groups import Pending
     from extarray.format.superblock import Superblock
+    from extarray.storage import other_hosts
     from extarray.storage.following import Update
     from extarray.storage.pair import Pair
     from extarray.storage.states import Unvouched
+else:
+    other_hosts = LazyModule("extarray.storage.other_hosts")
 
 __all__ = ["PairReader"]
 
@@ -145,8 +148,8 @@ class PairReader:
         pair = self.now
         if pair.data.keeps_copies:
             if pair.follows and not pair.metadata.closed:
-                see_newest(pair.metadata, pair.mode == "r+", 0, pair.path)
-            see_newest(pair.data, pair.mode == "r+", pair.state.data_bytes, pair.path)
+                other_hosts.see_newest(pair.metadata, pair.mode == "r+", 0, pair.path)
+            other_hosts.see_newest(pair.data, pair.mode == "r+", pair.state.data_bytes, pair.path)
 
     def wait_for(self, sequence: float, refresh: Callable[[], object]) -> None:
         """Show what others have flushed; wait for a commit that another host may have made."""
@@ -167,7 +170,7 @@ class PairReader:
                     str(self.now.path),
                 )
 
-        in_time(look)
+        other_hosts.in_time(look)
 
     def has_holes(self) -> bool:
         """Tell whether ``.xta`` has holes in place of chunks; they hold zeros."""

@@ -28,6 +28,7 @@ from extarray.common.errors import (
     TruncatedError,
 )
 from extarray.common.on_error import OnError
+from extarray.common.system import host_name
 from extarray.format.blocks import (
     BLOCK_BYTES,
     DIRECTORY_BYTES,
@@ -228,7 +229,7 @@ class Sharing:
         self._took = False  # `begin_commit` acquired `steady` for the commit lock
         self._slot = -1
         self._table_at = 0  # in .xmd
-        self._own = Writer(os.getpid(), host=lock.own_host())
+        self._own = Writer(os.getpid(), host=host_name())
         self._head = WritersHead()
         self._table: list[Writer] = []
         # The metadata as read at the end of this writer's last step, if they were known then.

@@ -24,6 +24,7 @@ from extarray.common.errors import (
     PartnerError,
     TruncatedError,
 )
+from extarray.common.lazy import LazyImports
 from extarray.common.limits import limits
 from extarray.common.system import boot_id
 from extarray.common.waiting import attempts, end_of
@@ -64,7 +65,6 @@ from extarray.format.superblock import (
     superblock_bytes,
     values_fit,
 )
-from extarray.grid.address_runs import segment_boxes
 from extarray.grid.bounds import outside
 from extarray.storage.filesystem import File, family
 from extarray.storage.pair import Pair
@@ -84,6 +84,8 @@ __all__ = [
     "looks",
     "read_records",
 ]
+
+_later = LazyImports({"extarray.grid.address_runs": "segment_boxes"})
 
 # Reads before a state counts as damaged: a reader may meet a half-written commit.
 ATTEMPTS = 100
@@ -539,14 +541,14 @@ class StateReader:
 
 def _outermost(state: Superblock, axial: Axial) -> Box:
     """Return the elements at the side where the grid has grown last."""
-    *_, (axis, side, _, _) = segment_boxes(axial)
+    *_, (axis, side, _, _) = _later.segment_boxes(axial)
     edge = slice(0, 1) if side else slice(state.shape[axis] - 1, state.shape[axis])
     return tuple(edge if j == axis else slice(0, n) for j, n in enumerate(state.shape))
 
 
 def _low(axial: Axial, state: Superblock, header: Header) -> tuple[int, ...]:
     """Return the start of the bounds, in elements from the start of the initial grid."""
-    _, _, first, _ = next(segment_boxes(axial))
+    _, _, first, _ = next(_later.segment_boxes(axial))
     return tuple(b - n * c for n, c, b in zip(first, header.chunks, state.offset, strict=True))
 
 

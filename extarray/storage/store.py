@@ -7,7 +7,6 @@ The store never looks at elements, and the array never at files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from extarray._core._mapping import Users
@@ -52,7 +51,6 @@ __all__ = [
 ]
 
 
-@dataclass
 class Held:
     """The record that a store keeps while its changes wait for a commit of several arrays.
 
@@ -74,13 +72,14 @@ class Held:
         That state is on disk.
     """
 
-    before: Any
-    cut: set[tuple[int, str]] = field(default_factory=set)
-    freed: list[tuple[int, int]] = field(default_factory=list)
-    outgrown: list[Region] = field(default_factory=list)
-    outcome: Superblock | None = None
-    slot: int | None = None
-    durable: bool = False
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.cut: set[tuple[int, str]] = set()
+        self.freed: list[tuple[int, int]] = []
+        self.outgrown: list[Region] = []
+        self.outcome: Superblock | None = None
+        self.slot: int | None = None
+        self.durable = False
 
 
 def without(runs: list[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]]:

@@ -8,12 +8,9 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from extarray.common.config import config
-from extarray.common.lazy import LazyImports
+from extarray.common.lazy import LazyImports, LazyModule
 from extarray.common.limits import limits
-from extarray.common.threads import run_together
 from extarray.grid.tiles import BLOCK_BYTES
-from extarray.streaming.mapped_pages import Passing
-from extarray.streaming.warnings import SaidOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -22,7 +19,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from extarray.common import threads
     from extarray.grid.tiles import Box
+    from extarray.streaming import mapped_pages, warnings
 
     class ElementAccess(Protocol):
         """The elements of a source; each class of sources reaches them in its own way."""
@@ -53,8 +52,11 @@ if TYPE_CHECKING:
             """Return a view of a box that lies in one mapped chunk; else None."""
 
 else:
-    # For type checkers only: at runtime, it would add two classes below every array.
+    # At runtime the protocol would add two classes below every array.
     ElementAccess = object
+    mapped_pages = LazyModule("extarray.streaming.mapped_pages")
+    threads = LazyModule("extarray.common.threads")
+    warnings = LazyModule("extarray.streaming.warnings")
 
 __all__ = [
     "Line",
@@ -298,7 +300,7 @@ def run(
     late = [x for x in operands if comes_late(x)]
     if late:
         boxes = _ahead(boxes, late)
-    with SaidOnce():
+    with warnings.SaidOnce():
         if config.progress is False:
             _run(work, boxes, n_threads)
             return
@@ -353,7 +355,7 @@ def _run(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: in
     if n_threads > 1:
         _share(work, boxes, n_threads)
         return
-    passing = Passing()
+    passing = mapped_pages.Passing()
     for i, box in enumerate(boxes):
         work(i, box)
         passing.add(_about_bytes(box))
@@ -366,7 +368,7 @@ def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: 
     stopped = threading.Event()
 
     def share() -> None:
-        passing = Passing(n_threads)
+        passing = mapped_pages.Passing(n_threads)
         while not stopped.is_set():
             with lock:
                 task = next(numbered, None)
@@ -375,7 +377,7 @@ def _share(work: Callable[[int, Box], object], boxes: Iterable[Box], n_threads: 
             work(*task)
             passing.add(_about_bytes(task[1]))
 
-    run_together([share] * n_threads, stopped.set)
+    threads.run_together([share] * n_threads, stopped.set)
 
 
 def _reported(boxes: Iterable[Box], nbytes: int) -> Generator[Box, None, None]:

@@ -119,7 +119,7 @@ def test_the_header_tells_how_chunks_are_encoded(path):
     for note in ("", "[1]", "{}", '{"order": 0}', "{"):
         plain = Header(new_uuid(), np.dtype("i4"), (2,), "C", bytes(4), False)
         noted = plain.freezing({})
-        noted = Header(**{**vars(noted), "blobs": note})
+        noted = Header(**{**noted._asdict(), "blobs": note})
         assert decode_header(encode_header(noted).ljust(4096, b"\0")).encoding == {}
     assert format_reader.newest_state(data, parse_header(data)).sealed
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import extarray as xa
-from extarray.format.values import TAG, from_json, to_json
+from extarray.format.constants import TAG
+from extarray.format.values import from_json, to_json
 
 RECORD = np.dtype([("x", ">i2", (2,)), ("y", "<i8"), ("t", ">U2")])
 

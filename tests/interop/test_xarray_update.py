@@ -459,7 +459,7 @@ def test_a_task_on_another_host_brings_what_it_wrote_to_the_disk(tmp_path, monke
     with xa.create(tmp_path / "a", 4, "i4") as a:
         data = pickle.dumps(xarray_tasks._Target(a))
         pickle.loads(data)[(slice(0, 1),)] = 1
-        monkeypatch.setattr(xarray_tasks, "own_host", lambda: "elsewhere")
+        monkeypatch.setattr(xarray_tasks, "host_name", lambda: "elsewhere")
         pickle.loads(data)[(slice(1, 3),)] = 2
     assert flushed == [[1, 2, 2, 0]]
 

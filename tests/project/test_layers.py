@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import extarray
+
 ROOT = Path(__file__).resolve().parents[2] / "extarray"
 
 #: The rooms, floor by floor, from the top down.  A room uses rooms on lower floors only.  Inside a
@@ -102,6 +104,7 @@ UPWARD = {
         "extarray.plot.accessor",
     },
     "array/together.py": {"extarray.mpi.creation"},
+    "numpy_api/dispatch.py": {"extarray.array.view_functions"},
     "numpy_api/dlpack.py": {"extarray.array_api"},
     "plot/accessor.py": {"extarray.mpi.zones"},
 }
@@ -124,6 +127,8 @@ def imports(text: str, path: Path):
                 ]
             elif called(node) == "LazyImports":
                 found += [(node.lineno, 0, module, None) for module in lazy_table(node)]
+            elif called(node) == "LazyModule":
+                found.append((node.lineno, 0, ast.literal_eval(node.args[0]), None))
     else:
         found = []
         for match in _CYTHON_IMPORT.finditer(text):
@@ -240,6 +245,7 @@ def test_imports_go_down(room):
         ("grid/order.py", "from extarray.format import header"),
         ("grid/chunking.py", "later = LazyImports({'extarray.array.array': 'ExtArray'})"),
         ("numpy_api/reductions.py", "_later = LazyImports({'extarray.numpy_api.sorting': 'sort'})"),
+        ("grid/chunking.py", "facts = LazyModule('extarray.array.facts')"),
         ("grid/chunking.py", "def f():\n    from extarray.grid.address_runs import region"),
         ("storage/states.py", "from extarray.storage.file_store import FileStore"),
         ("format/header.py", "import h5py"),
@@ -304,9 +310,11 @@ def test_what_is_imported_by_name_stands_in_a_lazy_table():
         if "import_module" in text or "__import__(" in text:
             users.append(path.relative_to(ROOT).as_posix())
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "LazyImports":
+            if called(node) == "LazyModule":
+                assert importlib.import_module(ast.literal_eval(node.args[0]))
+            if called(node) == "LazyImports":
                 tables += 1
-                for module, names in ast.literal_eval(node.args[0]).items():
+                for module, names in lazy_table(node).items():
                     assert importlib.import_module(module), names
     assert sorted(users) == [
         "cli/__init__.py",
@@ -326,23 +334,43 @@ def test_the_core_sets_no_directives():
     assert found == []
 
 
-def test_importing_the_package_imports_numpy_alone(tmp_path):
-    code = """
+def new_modules(folder: Path, program: str) -> list[str]:
+    """Return the modules that a program imports beyond NumPy's."""
+    code = f"""
 import sys
 import numpy
 before = set(sys.modules)
-import extarray
-new = {name.partition(".")[0] for name in set(sys.modules) - before}
-print(*sorted(new - sys.stdlib_module_names - {"numpy"}))
+{program}
+print(*sorted(set(sys.modules) - before))
 """
     # Not in the checkout, which -c would put first on the path.
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
     )
+    return done.stdout.split()
+
+
+def test_importing_the_package_imports_numpy_alone(tmp_path):
+    rooms = {name.partition(".")[0] for name in new_modules(tmp_path, "import extarray")}
     # Cython's own modules: one for what its modules share, and one for settings.
     cythons = re.compile(r"_cython_\w+|cython_runtime")
-    others = [name for name in done.stdout.split() if not cythons.fullmatch(name)]
+    others = [name for name in rooms - sys.stdlib_module_names if not cythons.fullmatch(name)]
     assert others == ["extarray"]
+
+
+#: Most modules of ours that a short program loads: each takes a tenth of a millisecond and more.
+MOST_LOADED = {
+    "import extarray": 58,
+    "import extarray\nextarray.open('scene')[1, 2]": 82,
+    "import extarray, numpy\nextarray.open('scene', 'r+').append(numpy.ones((1, 3)))": 85,
+}
+
+
+@pytest.mark.parametrize("program", MOST_LOADED)
+def test_short_programs_load_few_modules(tmp_path, program):
+    extarray.create(tmp_path / "scene", (2, 3), dims=("y", "x")).close()
+    ours = [name for name in new_modules(tmp_path, program) if name.startswith("extarray.")]
+    assert len(ours) <= MOST_LOADED[program], "load later what few programs need: `LazyModule`"
 
 
 #: Packages whose names at the index are others.

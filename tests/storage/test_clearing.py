@@ -15,7 +15,7 @@ from systems import needs_replaced_open_files
 
 import extarray as xa
 from extarray._core._file import UNSUPPORTED, FileCore
-from extarray.storage import clearing, filesystem
+from extarray.storage import clearing
 from extarray.storage.filesystem import File, random_name
 
 FUSE, EXT4 = 0x65735546, 0xEF53
@@ -164,7 +164,7 @@ def test_a_trial_elsewhere_tells_nothing(file, monkeypatch, tmp_path):
 
 
 def test_calls_that_are_not_known_to_clear_are_not_made(file, monkeypatch):
-    monkeypatch.setattr(filesystem, "clears", lambda *args: False)
+    monkeypatch.setattr(clearing, "clears", lambda *args: False)
     assert file.zero(0, 2 * PAGE) == UNSUPPORTED
     assert file.punch(0, 2 * PAGE) == UNSUPPORTED
     assert file.read(8 * PAGE, 0) == b"\1" * (8 * PAGE)
@@ -181,12 +181,12 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=["reserved", "sparse", "another fill value"])
 def test_what_was_cut_off_is_cleared_by_writing(path, monkeypatch, options):
     monkeypatch.setattr(File, "file_system", FUSE)
-    monkeypatch.setattr(filesystem, "clears", lambda *args: False)
+    monkeypatch.setattr(clearing, "clears", lambda *args: False)
     cut_and_grow(path, engine="pread", **options)
 
 
 def test_no_hole_is_punched_that_is_not_known_to_be_one(path, monkeypatch):
-    monkeypatch.setattr(filesystem, "clears", lambda *args: False)
+    monkeypatch.setattr(clearing, "clears", lambda *args: False)
     with xa.create(path, (64, 2**14), "u1", chunks=(1, 2**14), engine="pread") as a:
         a[...] = 1
         a.flush()

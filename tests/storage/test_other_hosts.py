@@ -13,7 +13,7 @@ import pytest
 import extarray as xa
 from extarray.common.errors import PartnerError, StorageError
 from extarray.common.limits import limits
-from extarray.storage import reading
+from extarray.storage import other_hosts
 from extarray.storage.filesystem import File
 from extarray.storage.other_hosts import in_time, see_newest
 
@@ -110,7 +110,9 @@ def test_elements_are_sent_and_copies_dropped(path, copies, monkeypatch):
     monkeypatch.setattr(File, "is_networked", True)
     synced, dropped = [], []
     monkeypatch.setattr(
-        reading, "see_newest", lambda file, *args: dropped.append(os.path.splitext(file.name)[1])
+        other_hosts,
+        "see_newest",
+        lambda file, *args: dropped.append(os.path.splitext(file.name)[1]),
     )
     with xa.create(path, (4, 3), "i4", chunks=(2, 2)) as array:
         reopen, given = array.__reduce__()

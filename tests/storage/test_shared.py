@@ -489,7 +489,12 @@ def test_who_shares_it_is_told(path, forked):
 def test_each_of_those_who_share_it_is_told_with_its_host(path, forked):
     """Long host names are cut, between characters."""
     xa.zeros((2, 2), path=path).close()
-    code = f"import socket\nsocket.gethostname = lambda: {'x' * 23 + 'üy'!r}\n{SHARES}"
+    name = "x" * 23 + "üy"
+    code = f"""
+from extarray.storage import lock, sharing
+lock.host_name = sharing.host_name = lambda: {name!r}
+{SHARES}
+"""
     with forked.start(code, path) as far, share(path):
         far.stdout.readline()
         with pytest.raises(xa.LockedError) as caught:

@@ -9,8 +9,7 @@ import pytest
 from engines import ENGINES
 
 import extarray as xa
-from extarray.common.system import is_running
-from extarray.storage import lock
+from extarray.common.system import host_name, is_running
 
 #: Appends rows, and says how many there are after each append.
 WRITER = """
@@ -111,7 +110,7 @@ def test_a_reader_follows(started, path, writing, reading):
 def test_a_second_writer_is_refused_with_the_name_of_the_first(started, path, engine):
     writer = started(WRITER, path, engine, 1)
     said(writer, "written")
-    named = rf"process {writer.pid} on {lock.own_host()}"
+    named = rf"process {writer.pid} on {host_name()}"
     with pytest.raises(xa.LockedError, match=named):
         xa.open(path, "r+", engine=engine)
     with pytest.raises(xa.LockedError, match=named):

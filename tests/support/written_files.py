@@ -45,7 +45,8 @@ def counted() -> Iterator[None]:
     with (
         mock.patch("os.urandom", drawn),
         mock.patch("os.getpid", return_value=1),
-        mock.patch("extarray.storage.lock.own_host", return_value="host"),
+        mock.patch("extarray.storage.lock.host_name", return_value="host"),
+        mock.patch("extarray.storage.sharing.host_name", return_value="host"),
     ):
         yield
 
