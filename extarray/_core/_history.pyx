@@ -21,8 +21,9 @@ from libc.string cimport memcpy, memset
 
 from ._types cimport FREE_THREADS, MAX_NDIM, index_t, xa_add_overflows
 from ._vectors cimport (
-    END, NO_HISTORY, START, TOO_MANY, as_integer, axial_t, describe, extent_before, extent_of, grid_of,
-    log_t, note_owner, product, record_of, record_t, replay, replay_t, side_t, too_many,
+    END, NEEDS_ROOM, NEEDS_STARTS, NO_HISTORY, START, TOO_MANY, as_integer, axial_t, describe,
+    extent_before, extent_of, fill_table, grid_of, log_t, note_owner, product, record_of, record_t,
+    replay, replay_t, side_t, too_many,
 )
 
 from extarray.common.errors import (
@@ -168,7 +169,7 @@ cdef class History:
             self._make_room(1)
         if side == START:
             self._note_starts()
-        if not describe(s, s.ndim, n, axis, side, grid, starts):
+        if not describe(s, n, axis, side, grid, starts):
             raise too_many()
         if n == 0:
             # Segment 0 owns the initial indices of every axis.
@@ -212,8 +213,7 @@ cdef class History:
         """Update the table of a side for places from `first` on."""
         cdef axial_t *s = &self.state
         cdef side_t *own = &s.sides[side][axis]
-        cdef index_t extent = own.extent, n = own.n_segments, i, start, stop, capacity
-        cdef int32_t m, segment
+        cdef index_t extent = own.extent, n = own.n_segments, capacity
         if n <= 1:
             return 0
         if own.table_length == 0:
@@ -232,15 +232,7 @@ cdef class History:
             # A kernel may still read the table that was dropped.
             own.table = <int32_t *> self._resized(
                 own.table, 0, self.table_capacity[side][axis] * sizeof(int32_t))
-        stop = extent
-        for m in range(<int32_t> n - 1, -1, -1):
-            segment = own.segments[m]
-            start = 0 if m == 0 else record_of(s, segment).first
-            for i in range(max(start, first), stop):
-                own.table[i] = segment
-            stop = min(stop, start)
-            if stop <= first:
-                break
+        fill_table(s, own, first)
         own.table_length = extent
         return 0
 
@@ -577,9 +569,8 @@ cdef int add_segments(
     cdef index_t last_grid[MAX_NDIM]
     cdef index_t starts[MAX_NDIM]
     cdef index_t known[2][MAX_NDIM]     # extents of the sides, before
-    cdef int32_t owned[2][MAX_NDIM]     # new segments of each side
     cdef log_t log
-    cdef Py_ssize_t i, n = axes.shape[0]
+    cdef Py_ssize_t n = axes.shape[0]
     cdef int ndim = s.ndim, j, side
     cdef replay_t outcome
     if (sides.shape[0] != n or grids.shape[0] != n or (n and grids.shape[1] != ndim) or len(grid) != ndim
@@ -591,7 +582,6 @@ cdef int add_segments(
         starts[j] = s.sides[START][j].extent
         for side in range(2):
             known[side][j] = s.sides[side][j].extent
-            owned[side][j] = 0
     log.n = n
     log.axes = <const char *> &axes[0] if n else NULL
     log.sides = <const char *> &sides[0] if n else NULL
@@ -600,19 +590,19 @@ cdef int add_segments(
     log.sides_step = sides.strides[0]
     log.grids_step = grids.strides[0]
     log.grid = last_grid
+    log.capacity = &self.side_capacity[0][0]
     mark = mark_of(self)
     with cython.critical_section(self):
         try:
             self._make_room(min(n, 0x7FFFFFFF))
-            for i in range(n):
-                if axes[i] < ndim and sides[i] < 2:
-                    owned[sides[i]][axes[i]] += 1
-            for j in range(ndim):
-                for side in range(2):
-                    self._make_room_for_owners(j, side, owned[side][j])
-                if owned[START][j]:
+            while True:
+                outcome = replay(s, &log, extents, starts)
+                if outcome == NEEDS_ROOM:
+                    self._make_room_for_owners(log.axis, log.side, 1)
+                elif outcome == NEEDS_STARTS:
                     self._note_starts()
-            outcome = replay(s, &log, extents, starts)
+                else:
+                    break
             if outcome == NO_HISTORY:
                 raise CorruptError(
                     f"the growth log is not a valid history of growth at segment {s.n_segments}")

@@ -52,6 +52,8 @@ ctypedef enum replay_t:
     HISTORY
     NO_HISTORY
     TOO_MANY
+    NEEDS_ROOM                  # for more segments on a side of an axis
+    NEEDS_STARTS                # the extents at the starts are not kept yet
 
 
 # A growth log: for each of n segments its axis, its side, and the grid before it; and the final
@@ -65,6 +67,9 @@ cdef struct log_t:
     Py_ssize_t sides_step
     Py_ssize_t grids_step
     const index_t *grid
+    const int32_t *capacity     # (2, MAX_NDIM)     segments that each side has room for
+    int axis                    # the side that needs room
+    int side
 
 
 cdef index_t product(const axial_t *s) except -1
@@ -75,9 +80,10 @@ cdef object as_integer(object value)
 cdef int as_chunk_index(object index, int ndim, const index_t *extents, index_t *chunk) except -1
 
 cdef bint describe(
-    axial_t *s, int ndim, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
+    axial_t *s, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
 ) noexcept nogil
-cdef replay_t replay(axial_t *s, const log_t *log, const index_t *grid, index_t *starts) noexcept nogil
+cdef replay_t replay(axial_t *s, log_t *log, index_t *grid, index_t *starts) noexcept nogil
+cdef void fill_table(const axial_t *s, side_t *own, index_t first) noexcept nogil
 cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcept nogil
 
 cdef Py_ssize_t addresses_of(

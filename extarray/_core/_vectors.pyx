@@ -55,29 +55,25 @@ cdef tuple grid_of(const axial_t *s):
     return tuple([extent_of(s, j) for j in range(s.ndim)])
 
 
-cdef inline bint describe_for(
-    axial_t *s, int ndim, bint at_starts, int32_t n, int axis, int side, const index_t *grid,
-    const index_t *starts
+cdef bint describe(
+    axial_t *s, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
 ) noexcept nogil:
     """Describe a segment on a side of `axis`, which found this grid, `starts` of it at the starts.
 
-    There must be room for it.  Compiled once for each constant `ndim` and `at_starts`.  Without
-    `at_starts` no axis, nor this segment, has grown at its start.  Returns whether the grid has
-    fewer than 2**63 chunks.
+    There must be room for it.  Returns whether the grid has fewer than 2**63 chunks.
     """
-    cdef int j
+    cdef int ndim = s.ndim, j
     cdef record_t *record = record_of(s, n)
     cdef index_t *coefficient = coefficients_of(record)
     cdef index_t total = 0, run = 1
     cdef uint64_t constant = 0
     cdef bint overflow = False
-    if at_starts and s.starts != NULL:
+    if s.starts != NULL:
         memcpy(s.starts + <size_t> n * ndim, starts, ndim * sizeof(index_t))
     for j in range(ndim - 1, -1, -1):
         if j != axis:
             coefficient[j] = run
-            if at_starts:
-                constant += <uint64_t> run * <uint64_t> starts[j]
+            constant += <uint64_t> run * <uint64_t> starts[j]
             # Beside an axis of length 0 the product may overflow though there is no chunk yet; such
             # a grid could never be filled.
             overflow |= xa_mul_overflows(run, grid[j], &run)
@@ -85,10 +81,7 @@ cdef inline bint describe_for(
     if ndim:
         overflow |= xa_mul_overflows(run, grid[axis], &total)
         # The row of chunks added first stands at the start address.
-        if not at_starts:
-            record.first = grid[axis]
-            coefficient[axis] = run     # and the constant is 0
-        elif side == END:
+        if side == END:
             record.first = grid[axis] - starts[axis]
             coefficient[axis] = run
             constant += <uint64_t> total - <uint64_t> run * <uint64_t> record.first
@@ -103,73 +96,191 @@ cdef inline bint describe_for(
     return not overflow
 
 
-cdef bint describe(
-    axial_t *s, int ndim, int32_t n, int axis, int side, const index_t *grid, const index_t *starts
+cdef inline bint describe_end(
+    record_t *record, index_t *start_address, int ndim, int axis, const index_t *grid
 ) noexcept nogil:
-    """Describe a segment as in `describe_for`, for any number of axes."""
-    return describe_for(s, ndim, True, n, axis, side, grid, starts)
+    """Do `describe` for a segment at the end of an axis, if no axis has grown at its start.
+
+    Compiled once for each constant `ndim` and `axis`.
+    """
+    cdef index_t *coefficient = coefficients_of(record)
+    cdef index_t run = 1
+    cdef bint overflow = False
+    cdef int j
+    for j in range(ndim - 1, -1, -1):
+        if j != axis:
+            coefficient[j] = run
+            overflow |= xa_mul_overflows(run, grid[j], &run)
+    coefficient[axis] = run
+    overflow |= xa_mul_overflows(run, grid[axis], start_address)
+    record.constant = 0
+    record.first = grid[axis]
+    record.axis = axis
+    record.side = END
+    return not overflow
 
 
 cdef object too_many():
     return LimitError("the grid has more than 2**63 - 1 chunks; choose larger chunks")
 
 
-cdef inline replay_t replay_for(
-    axial_t *s, int ndim, bint at_starts, const log_t *log, const index_t *grid, index_t *starts
-) noexcept nogil:
-    """Do `replay` for `ndim` axes, grown `at_starts` or not; compiled for each combination."""
-    cdef const index_t *before = grid
-    cdef const index_t *after
-    cdef int32_t n = s.n_segments
-    cdef int axis = record_of(s, n - 1).axis, side = record_of(s, n - 1).side
-    cdef int next_axis, next_side, j
+cdef inline bint grows(int ndim, int axis, index_t *grid, const index_t *after) noexcept nogil:
+    """Let `axis` grow to the extent that it has in the grid afterwards; tell whether nothing else
+    differs, and it has not become shorter."""
     cdef bint fits = True
+    cdef int j
+    if ndim == 0:
+        return True
+    if after[axis] < grid[axis]:
+        return False
+    grid[axis] = after[axis]
+    for j in range(ndim):
+        fits &= grid[j] == after[j]
+    return fits
+
+
+cdef inline replay_t replay_ends(axial_t *s, int ndim, log_t *log, index_t *grid) noexcept nogil:
+    """Do `replay` for `ndim` axes as long as all grow at their ends; compiled for each constant."""
+    cdef index_t before[MAX_NDIM]
+    cdef int32_t *owners[MAX_NDIM]      # where the next segment of each axis is noted
+    cdef const int32_t *rooms[MAX_NDIM]
+    cdef int32_t n = s.n_segments
+    cdef record_t *record = record_of(s, n)
+    cdef index_t *start_address = s.start_address + n
+    cdef int axis = record_of(s, n - 1).axis, next_axis, j
+    cdef unsigned int side
+    cdef bint fits
     cdef replay_t outcome = HISTORY
-    cdef Py_ssize_t i
-    for i in range(log.n + 1):
-        after = <const index_t *> (log.grids + i * log.grids_step) if i < log.n else log.grid
-        # Between two records only the side that grew last can have grown.
-        for j in range(ndim):
-            fits &= (after[j] == before[j]) | ((j == axis) & (after[j] > before[j]))
-        if not fits:
+    cdef const char *axes = log.axes
+    cdef const char *sides = log.sides
+    cdef const char *grids = log.grids
+    cdef Py_ssize_t left = log.n
+    cdef Py_ssize_t axes_step = log.axes_step, sides_step = log.sides_step, grids_step = log.grids_step
+    for j in range(ndim):
+        before[j] = grid[j]
+        owners[j] = s.sides[END][j].segments + s.sides[END][j].n_segments
+        rooms[j] = s.sides[END][j].segments + log.capacity[j]
+    while left:
+        if not grows(ndim, axis, before, <const index_t *> grids):
             outcome = NO_HISTORY
             break
-        if at_starts and side == START:
-            starts[axis] += after[axis] - before[axis]
-        before = after
-        if i == log.n:
+        next_axis = (<const uint8_t *> axes)[0]
+        side = (<const uint8_t *> sides)[0]
+        if next_axis >= ndim or next_axis == axis or side != END:
+            outcome = NEEDS_STARTS if next_axis < ndim and side == START else NO_HISTORY
             break
-        next_axis = (<const uint8_t *> (log.axes + i * log.axes_step))[0]
-        next_side = (<const uint8_t *> (log.sides + i * log.sides_step))[0]
-        if next_axis >= ndim or next_side > START or (next_axis == axis and next_side == side):
-            outcome = NO_HISTORY
+        if owners[next_axis] == rooms[next_axis]:
+            log.axis = next_axis
+            log.side = END
+            outcome = NEEDS_ROOM
             break
         axis = next_axis
-        side = next_side
-        if not describe_for(s, ndim, at_starts, n, axis, side, before, starts):
+        if ndim > 1 and axis == ndim - 1:
+            fits = describe_end(record, start_address, ndim, ndim - 1, before)
+        elif ndim > 2 and axis == ndim - 2:
+            fits = describe_end(record, start_address, ndim, ndim - 2, before)
+        elif axis == 0:
+            fits = describe_end(record, start_address, ndim, 0, before)
+        else:
+            fits = describe_end(record, start_address, ndim, axis, before)
+        if not fits:
             outcome = TOO_MANY
             break
-        note_owner(s, axis, side, n)
+        owners[axis][0] = n
+        owners[axis] += 1
         n += 1
+        record = <record_t *> (<char *> record + sizeof(record_t) + ndim * sizeof(index_t))
+        start_address += 1
+        axes += axes_step
+        sides += sides_step
+        grids += grids_step
+        left -= 1
+    if left == 0 and not grows(ndim, axis, before, log.grid):
+        outcome = NO_HISTORY
+    for j in range(ndim):
+        grid[j] = before[j]
+        s.sides[END][j].n_segments = <int32_t> (owners[j] - s.sides[END][j].segments)
+    log.axes = axes
+    log.sides = sides
+    log.grids = grids
+    log.n = left
     s.n_segments = n
     return outcome
 
 
-cdef replay_t replay(axial_t *s, const log_t *log, const index_t *grid, index_t *starts) noexcept nogil:
-    """Describe the segments of a growth log, which found `grid` and `starts`; there must be room.
+cdef replay_t replay_sides(axial_t *s, log_t *log, index_t *grid, index_t *starts) noexcept nogil:
+    """Do `replay` whatever sides grow."""
+    cdef const index_t *after
+    cdef index_t before
+    cdef int ndim = s.ndim, next_axis, next_side
+    cdef int axis = record_of(s, s.n_segments - 1).axis, side = record_of(s, s.n_segments - 1).side
+    while True:
+        after = <const index_t *> log.grids if log.n else log.grid
+        before = grid[axis]
+        if not grows(ndim, axis, grid, after):
+            return NO_HISTORY
+        if ndim and side == START:
+            starts[axis] += grid[axis] - before
+        if log.n == 0:
+            return HISTORY
+        next_axis = (<const uint8_t *> log.axes)[0]
+        next_side = (<const uint8_t *> log.sides)[0]
+        if next_axis >= ndim or next_side > START or (next_axis == axis and next_side == side):
+            return NO_HISTORY
+        if s.sides[next_side][next_axis].n_segments == log.capacity[next_side * MAX_NDIM + next_axis]:
+            log.axis = next_axis
+            log.side = next_side
+            return NEEDS_ROOM
+        axis = next_axis
+        side = next_side
+        if not describe(s, s.n_segments, axis, side, grid, starts):
+            return TOO_MANY
+        note_owner(s, axis, side, s.n_segments)
+        s.n_segments += 1
+        log.axes += log.axes_step
+        log.sides += log.sides_step
+        log.grids += log.grids_step
+        log.n -= 1
 
-    Stops where the log is no history of growth; otherwise `starts` holds the extents at its end.
+
+cdef replay_t replay(axial_t *s, log_t *log, index_t *grid, index_t *starts) noexcept nogil:
+    """Describe the segments of a growth log, which found `grid` and `starts`.
+
+    There must be room for their records.  On return `log` is the rest of the log, and `grid` and
+    `starts` are the extents there.  Stops where the log is no history of growth, or where it needs
+    something first: see `replay_t`.
     """
-    # If a segment of the log is at a start, `History._note_starts` was called for it.
     if s.starts != NULL:
-        return replay_for(s, s.ndim, True, log, grid, starts)
+        return replay_sides(s, log, grid, starts)
+    if s.ndim == 1:
+        return replay_ends(s, 1, log, grid)
     if s.ndim == 2:
-        return replay_for(s, 2, False, log, grid, starts)
+        return replay_ends(s, 2, log, grid)
     if s.ndim == 3:
-        return replay_for(s, 3, False, log, grid, starts)
+        return replay_ends(s, 3, log, grid)
     if s.ndim == 4:
-        return replay_for(s, 4, False, log, grid, starts)
-    return replay_for(s, s.ndim, False, log, grid, starts)
+        return replay_ends(s, 4, log, grid)
+    return replay_ends(s, s.ndim, log, grid)
+
+
+cdef void fill_table(const axial_t *s, side_t *own, index_t first) noexcept nogil:
+    """Enter the segments of a side's places from `first` on in its table; there must be room."""
+    cdef int32_t *table = own.table
+    cdef const int32_t *segments = own.segments
+    cdef index_t start, stop = own.extent
+    cdef int32_t m = own.n_segments - 1, segment
+    while stop > first:
+        segment = segments[m]
+        start = record_of(s, segment).first if m else 0
+        start = max(start, first)
+        if start < stop:
+            # Many segments have one place: too few for the loop, which the compiler widens.
+            stop -= 1
+            table[stop] = segment
+            while start < stop:
+                stop -= 1
+                table[stop] = segment
+        m -= 1
 
 
 cdef index_t extent_before(const axial_t *s, int32_t n, int j, int side) noexcept nogil:

@@ -8,15 +8,27 @@
 
 #include "../_core/_system.h"
 
-/* Find the first row whose first four bytes are not the checksum of the rest. */
-#define XA_FIRST_WRONG(name, update)                                                          \
-    name(const uint8_t *row, ptrdiff_t step, size_t n, size_t m, uint32_t crc) {              \
+/* Find the first row whose first four bytes are not the checksum of the rest.  Rows of the growth
+ * log have 8 bytes, and 8 for each axis: for few axes, the length is a constant. */
+#define XA_FIRST_WRONG(target, name, update)                                                  \
+    target static inline __attribute__((always_inline)) size_t                                \
+    name##_of(const uint8_t *row, ptrdiff_t step, size_t n, size_t m, uint32_t crc) {         \
         size_t i;                                                                             \
         for (i = 0; i < n; i++, row += step) {                                                \
             uint32_t told = row[0] | row[1] << 8 | row[2] << 16 | (uint32_t) row[3] << 24;    \
             if (told != ~update(~crc, row + 4, m - 4)) break;                                 \
         }                                                                                     \
         return i;                                                                             \
+    }                                                                                         \
+    target static size_t                                                                      \
+    name(const uint8_t *row, ptrdiff_t step, size_t n, size_t m, uint32_t crc) {              \
+        switch (m) {                                                                          \
+        case 16: return name##_of(row, step, n, 16, crc);                                     \
+        case 24: return name##_of(row, step, n, 24, crc);                                     \
+        case 32: return name##_of(row, step, n, 32, crc);                                     \
+        case 40: return name##_of(row, step, n, 40, crc);                                     \
+        }                                                                                     \
+        return name##_of(row, step, n, m, crc);                                               \
     }
 
 /* One table look-up a byte, on any machine. */
@@ -35,7 +47,7 @@ static uint32_t xa_crc_bytewise(uint32_t crc, const uint8_t *p, size_t n) {
     return crc;
 }
 
-static size_t XA_FIRST_WRONG(xa_first_wrong_bytewise, xa_crc_bytewise)
+XA_FIRST_WRONG(, xa_first_wrong_bytewise, xa_crc_bytewise)
 
 /* Use instructions that the processor may lack at run time. */
 #if defined(__x86_64__)
@@ -71,7 +83,8 @@ XA_CRC_ARM(xa_crc_u8, "crc32cb", uint32_t, "w")
 
 #if defined(XA_CRC_TARGET)
 XA_CRC_TARGET
-static inline uint32_t xa_crc_hardware(uint32_t crc, const uint8_t *p, size_t n) {
+static inline __attribute__((always_inline)) uint32_t
+xa_crc_hardware(uint32_t crc, const uint8_t *p, size_t n) {
     for (; n >= 8; n -= 8, p += 8) {
         uint64_t w;
         memcpy(&w, p, 8);
@@ -87,8 +100,7 @@ static inline uint32_t xa_crc_hardware(uint32_t crc, const uint8_t *p, size_t n)
     while (n--) crc = xa_crc_u8(crc, *p++);
     return crc;
 }
-XA_CRC_TARGET
-static size_t XA_FIRST_WRONG(xa_first_wrong_hardware, xa_crc_hardware)
+XA_FIRST_WRONG(XA_CRC_TARGET, xa_first_wrong_hardware, xa_crc_hardware)
 #else
 #define xa_crc_hardware xa_crc_bytewise
 #define xa_first_wrong_hardware xa_first_wrong_bytewise

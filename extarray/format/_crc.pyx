@@ -314,9 +314,11 @@ cdef int read_all(int fd, uint8_t *target, int64_t n, int64_t offset, int64_t en
 cdef bint has_unknown_kind(const uint8_t *record, Py_ssize_t size, int64_t n) noexcept nogil:
     """Tell whether any record grows neither the end nor the start of an axis."""
     cdef uint8_t sides = 0
-    cdef int64_t i
-    for i in range(n):
-        sides |= record[i * size + SIDE_AT]
+    cdef const uint8_t *side = record + SIDE_AT
+    cdef const uint8_t *end = side + n * size
+    while side != end:
+        sides |= side[0]
+        side += size
     return sides > 1
 
 

@@ -100,8 +100,6 @@ def decode_directory(data: bytes, header: Header, length: int) -> dict[BlockKind
     on disk before its entry.
     """
     found: dict[BlockKind, int] = {}
-    if not data.strip(b"\0"):  # most arrays
-        return found
     for kind in BlockKind:
         entry = data[ENTRY_BYTES * kind : ENTRY_BYTES * (kind + 1)]
         if len(entry) < ENTRY_BYTES:

@@ -548,8 +548,11 @@ class FileStore(PairReader):
         try:
             pair.read_header()
             # Read the number before the state, to notice any later cut.  A reader compares the raw
-            # number, including its flag.
-            pair.cuts_known = pair.read_cuts() if commits else pair.read_count()
+            # number, including its flag; it needs none if holes hold the fill value.
+            if commits:
+                pair.cuts_known = pair.read_cuts()
+            elif any(pair.header.fill):
+                pair.cuts_known = pair.read_count()
             found = self.states.newest_state()
         except FormatError as error:
             raise type(error)(f"'{metadata}': {error}") from None

@@ -67,9 +67,9 @@ def header_at(file: File, offset: int) -> tuple[Header, bytes]:
     data = file.read(BLOCK, offset)
     if len(data) == BLOCK and data.startswith(_MAGICS):
         # A dtype description of many fields makes a header of several blocks.
-        wanted = min(header_bytes_of(data), file.length)
+        wanted = header_bytes_of(data)
         if wanted > BLOCK:
-            data = file.read(wanted, offset)
+            data = file.read(min(wanted, file.length), offset)
     return decode_header(data), data
 
 
@@ -224,7 +224,7 @@ class Pair(Present):
 
     def decode_blocks(self, directory: bytes) -> dict[BlockKind, int]:
         """Return the offsets of the optional blocks; a packed pair has none that count."""
-        if self.packed_as:
+        if self.packed_as or not directory.strip(b"\0"):  # most arrays
             return {}
         return decode_directory(directory, self.header, self.metadata.length)
 

@@ -39,9 +39,12 @@ from extarray.format.blocks import (
 from extarray.format.constants import (
     BEGUN_SLOT,
     BLOCK,
+    CELL,
+    DIRECTORY_AT,
     LIVE_SLOTS,
     PENDING_SLOTS,
     SEAL_BYTES,
+    SPARED_AT,
     SPARED_SLOTS,
 )
 from extarray.format.groups import Pending, decode_pending
@@ -89,6 +92,9 @@ _later = LazyImports({"extarray.grid.address_runs": "segment_boxes"})
 
 # Reads before a state counts as damaged: a reader may meet a half-written commit.
 ATTEMPTS = 100
+# Offsets of superblocks from the first one.
+_SLOTS_AT = [number * CELL for number in LIVE_SLOTS]
+_SLOTS_AT += [SPARED_AT + number * CELL for number in range(len(SPARED_SLOTS))]
 # Offsets of the two pending states in their block, and the length that covers their numbers.
 _PENDING_OFFSETS = [number * BLOCK for number in range(len(PENDING_SLOTS))]
 _PENDING_HEADS = _PENDING_OFFSETS[-1] + 16
@@ -183,20 +189,18 @@ class StateReader:
 
     def superblocks(self, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
         """Return slots and whole superblocks, newest first; ties stay in slot order."""
-        pair = self.pair
-        first = pair.header.superblock_offset(min(slots))
-        last = pair.header.superblock_offset(max(slots))
-        length = last + superblock_bytes(pair.header.ndim) - first
-        return self.decode_superblocks(pair.metadata.read(length, first), slots)
+        header = self.pair.header
+        first = min(slots)
+        length = _SLOTS_AT[max(slots)] + superblock_bytes(header.ndim) - _SLOTS_AT[first]
+        data = self.pair.metadata.read(length, header.superblock_offset(first))
+        return self.decode_superblocks(data, slots)
 
     def decode_superblocks(self, data: bytes, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
         """Return slots and superblocks from bytes read at the first slot, newest first."""
-        pair = self.pair
-        size, first = superblock_bytes(pair.header.ndim), pair.header.superblock_offset(min(slots))
+        ndim, first = self.pair.header.ndim, _SLOTS_AT[min(slots)]
         found = []
         for slot in slots:
-            at = pair.header.superblock_offset(slot) - first
-            block = decode_superblock(data[at : at + size], pair.header.ndim)
+            block = decode_superblock(data[_SLOTS_AT[slot] - first :], ndim)
             if block is not None:
                 found.append((slot, block))
         return sorted(found, key=lambda pair: pair[1].sequence, reverse=True)
@@ -222,17 +226,16 @@ class StateReader:
     def _undisputed_state(self) -> WholeState | None:
         """Return the newest live state, if nothing claims to be newer."""
         pair = self.pair
-        # Read the others first, so that they are not newer while a writer is at work.
-        header = pair.header
-        first = header.superblock_offset(SPARED_SLOTS[0])
-        others = pair.metadata.read(header.directory_offset + DIRECTORY_BYTES - first, first)
-        newest = latest_sequence(
-            others, [header.superblock_offset(slot) - first for slot in SPARED_SLOTS]
+        # If a writer at work has changed the others meanwhile, they may be newer: then the caller
+        # looks again.
+        data = pair.metadata.read(
+            DIRECTORY_AT + DIRECTORY_BYTES, pair.header.superblock_offset(LIVE_SLOTS[0])
         )
-        blocks = pair.decode_blocks(others[header.directory_offset - first :])
+        newest = latest_sequence(data, _SLOTS_AT[len(LIVE_SLOTS) :])
+        blocks = pair.decode_blocks(data[DIRECTORY_AT:])
         if BlockKind.GROUP in blocks:
             newest = max(newest, self._newest_pending(blocks[BlockKind.GROUP]))
-        for slot, state in self.superblocks(LIVE_SLOTS)[:1]:
+        for slot, state in self.decode_superblocks(data, LIVE_SLOTS)[:1]:
             if newest <= state.sequence:
                 with contextlib.suppress(CorruptError):
                     return self._whole(slot, state)
@@ -353,19 +356,21 @@ class StateReader:
     def check_data(self, state: Superblock) -> Exception | None:
         """Return what is wrong with ``.xta`` in a state, such as a truncation (I7), if anything."""
         pair = self.pair
-        metadata, name = file_names(pair.path)
         size = pair.data.length
         # A seal stands behind the elements; those of an unsealed array may look like one.
         seal = None
         if state.sealed or size >= state.data_bytes + SEAL_BYTES:
             seal = self.read_seal(size)
         ours = seal == pair.header.uuid
+        least = state.data_bytes + (SEAL_BYTES if state.sealed else 0)
+        if size == least and ours == state.sealed:  # most arrays
+            return None
+        metadata, name = file_names(pair.path)
         if seal is not None and not ours:
             return PartnerError(
                 f"'{name}' is not the partner of '{metadata}': it ends with the uuid of another "
                 "array; put both files of one array in the same folder"
             )
-        least = state.data_bytes + (SEAL_BYTES if state.sealed else 0)
         if size < least:
             return TruncatedError(
                 f"'{name}' has {size} bytes, but its metadata says {least}: it was truncated, or "
