@@ -12,11 +12,11 @@ EXTARRAY_TEST_FAULTS=all tries each kind of kill and fault at each call.
 from __future__ import annotations
 
 import collections
+import functools
 import gc
 import itertools
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import traceback
@@ -32,6 +32,7 @@ import numpy as np
 import scipy.io
 import xarray as xr
 import zarr
+from distinct_kills import distinct_kills, files
 from kills import one_process
 from preload import FAULTS, KILLS, LOOK, Control
 
@@ -281,45 +282,6 @@ def do(job: Job, path: Path, arm: Callable[[], object]) -> None:
             os._exit(3)
 
 
-def files(folder: Path) -> tuple:
-    """Return all that readers can find in a folder, as bytes."""
-    found = []
-    for place in sorted(folder.rglob("*")):
-        about = place.lstat()
-        if place.is_symlink():
-            content = os.fsencode(os.readlink(place))
-        else:
-            content = place.read_bytes() if place.is_file() else b""
-        found.append((str(place), about.st_mode, about.st_nlink, content))
-    return tuple(found)
-
-
-def different_kills(job: Job, path: Path, control: Control) -> tuple[int, list[tuple[int, str]]]:
-    """Return the number of calls of a job, and the kills that leave different files.
-
-    Files that are mapped also change between calls.
-    """
-    control.fired = False
-    pid = one_process(lambda: do(job, path, lambda: control.arm(1, LOOK)))
-    before, kills, number = None, [], 0
-    try:
-        for place, (name, now) in enumerate(control.looks(pid, lambda: files(path.parent))):
-            number = place // 2 + 1
-            if now != before:
-                kills.append((number, "after" if place % 2 else "before"))
-                if place % 2 and name in ("pwrite", "write", "copy_file_range"):
-                    kills.append((number, "half"))
-            before = now
-    except BaseException:
-        os.kill(pid, signal.SIGKILL)  # it waits, and has the output open
-        raise
-    finally:
-        control.arm(0, 0)
-        status = os.waitpid(pid, 0)[1]
-    assert status == 0
-    return number, kills
-
-
 def ends(job: Job, path: Path, control: Control, number: int, fault: int) -> int:
     """Do a job with a fault; return the exit status of its process."""
     pid = one_process(lambda: do(job, path, lambda: control.arm(number, fault)))
@@ -353,10 +315,8 @@ def run(folder: Path, kind: str, names: list[str], start: int = 0) -> collection
     for turn, name in enumerate(names or JOBS):
         with tempfile.TemporaryDirectory() as kept:
             trial = Trial(name, folder, Path(kept), control)
-            # zarr calls the system in several threads, in an order that changes.
-            if kind == "kills" and not in_full and not name.startswith("Zarr"):
-                trial.begin()
-                counts[name], cases = different_kills(trial.job, trial.path, control)
+            if kind == "kills" and not in_full and (distinct := trial.distinct_kills()):
+                counts[name], cases = distinct
                 for number, how in cases:
                     assert trial.meets(kind, number, how, faults[how]), f"{name}: {number}, {how}"
                 assert not trial.meets(kind, counts[name] + 1, "before", faults["before"]), name
@@ -398,6 +358,13 @@ class Trial:
         if found not in self._states:
             self._states[found] = state(self.job, self.path)
         return self._states[found]
+
+    def distinct_kills(self) -> tuple[int, list[tuple[int, str]]] | None:
+        if self.name.startswith("Zarr"):  # zarr calls the system in several threads
+            return None
+        self.begin()
+        work = functools.partial(do, self.job, self.path, lambda: self.control.arm(1, LOOK))
+        return distinct_kills(lambda: one_process(work), self.folder, self.control)
 
     def meets(self, kind: str, number: int, how: str, fault: int) -> bool:
         """Check what a fault at a call leaves; return whether there is such a call."""
