@@ -24,7 +24,7 @@ import pytest
 from engines import ENGINES, FOLDER
 from factory import Factory
 from forked import Nursery
-from giving_back import GivesBack
+from giving_back import MOST, GivesBack, Peak
 from hypothesis import HealthCheck, settings
 from in_threads import of_folders, with_own_folder
 from mpirun import Teams
@@ -61,6 +61,8 @@ PROCESSES = {"mpiexec", "script", "forked", "freeing", "shim", "private_mount", 
 RUN = pytest.StashKey[Folder]()
 NO_FURTHER_USE = pytest.StashKey[bool]()
 GIVES_BACK = pytest.StashKey[GivesBack]()
+PEAK = pytest.StashKey[Peak]()
+PEAKS = pytest.StashKey[dict[str, tuple[int, str]]]()
 
 #: Cases that the fast half keeps of a test.
 FEW_CASES = 4
@@ -86,6 +88,8 @@ def pytest_configure(config):
     """Choose the examples and the run's folder."""
     choose_examples(config)
     config.stash[GIVES_BACK] = GivesBack()
+    config.stash[PEAK] = Peak()
+    config.stash[PEAKS] = {}
     # Processes of pytest-xdist have parts of this folder.  A folder given by option is used as is.
     if config.option.basetemp is None and not hasattr(config, "workerinput"):
         folder = config.stash[RUN] = Folder(files=FOLDER)
@@ -101,10 +105,30 @@ def pytest_sessionfinish(session, exitstatus):
         pytest.ExitCode.OK,
         pytest.ExitCode.NO_TESTS_COLLECTED,
     }
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak"] = peak_of(session.config)
+
+
+def peak_of(config) -> tuple[int, str]:
+    """Return the peak of this process, and the test that took it there."""
+    peak = config.stash[PEAK]
+    return peak.nbytes, peak.test
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """Note the peak of memory of a process of pytest-xdist."""
+    output = getattr(node, "workeroutput", {})
+    if "peak" in output:
+        node.config.stash[PEAKS][node.gateway.id] = tuple(output["peak"])
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
-    """Print the folder with the files of failed tests."""
+    """Print the peaks of memory, and the folder with the files of failed tests."""
+    peaks = config.stash[PEAKS] or {"this process": peak_of(config)}
+    for name, (nbytes, test) in sorted(peaks.items()):
+        where = f", too much, first in {test}" if nbytes > MOST else ""
+        terminalreporter.line(f"peak of memory: {name} {nbytes / 1e6:.0f} MB{where}")
     folder = config.stash.get(RUN, None)
     if folder is not None and exitstatus == pytest.ExitCode.TESTS_FAILED:
         terminalreporter.line(f"files of tests that failed: {folder.base}")
@@ -209,6 +233,7 @@ def pytest_runtest_protocol(item, nextitem):
                 return (yield)
         return (yield)
     finally:
+        item.config.stash[PEAK].look(item.nodeid)
         item.config.stash[GIVES_BACK].look()
 
 

@@ -106,9 +106,10 @@ class Verifying:
 
     params = (list(ACTIONS), list(VERIFICATIONS))
     param_names = ("action", "verify")
+    side = SIDE
 
     def setup(self, action: str, verify: str) -> None:
-        self.place = stored()
+        self.place = stored(self.side)
         self.path = self.place.__enter__()
 
     def teardown(self, action: str, verify: str) -> None:

@@ -71,10 +71,11 @@ class Packed:
     """asv: the pair's time over that of the packed file, for each engine."""
 
     params = (list(ACTIONS), list(ENGINES))
+    side = SIDE
     param_names = ("action", "engine")
 
     def setup(self, action: str, engine: str) -> None:
-        self.place = stored()
+        self.place = stored(self.side)
         self.paths = self.place.__enter__()
 
     def teardown(self, action: str, engine: str) -> None:

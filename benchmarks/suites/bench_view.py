@@ -68,7 +68,8 @@ class Taken(NamedTuple):
 
 def make(path: str, case: Case) -> None:
     """Make the float32 array of a case, with the planes to show."""
-    with xa.create(path, case.shape, "f4", chunks=case.chunks, sparse=True) as array:
+    options = {"sparse": True, "engine": "pread"}  # pages of a mapping would be held here
+    with xa.create(path, case.shape, "f4", chunks=case.chunks, **options) as array:
         if case.is_written:
             for turn in range(4):
                 box = [slice(place, place + 1) for place in place_of(case, turn)]

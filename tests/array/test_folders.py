@@ -172,7 +172,7 @@ def test_a_failed_growth_leaves_all_as_they_were(group):
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_a_kill_in_growth_leaves_all_or_none(tmp_path):
+def test_a_kill_in_growth_leaves_all_or_none(tmp_path, forked):
     names = [f"a{n}" for n in range(4)]
     with xa.open_group(tmp_path / "g", "w") as g:
         for name in names:
@@ -183,14 +183,10 @@ def test_a_kill_in_growth_leaves_all_or_none(tmp_path):
     )
     seen = set()
     for n in range(12):
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, tmp_path / "g"], stdout=subprocess.PIPE
-        )
-        process.stdout.readline()
-        time.sleep(0.003 * n)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        with forked.start(code, tmp_path / "g") as process:
+            process.stdout.readline()
+            time.sleep(0.003 * n)
+            process.kill()
         with xa.open_group(tmp_path / "g") as g:
             (extent,) = {g[name].shape[0] for name in names}
         seen.add(extent)

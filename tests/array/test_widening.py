@@ -222,7 +222,8 @@ def test_a_reader_in_another_process(path, script):
 @needs_no_tracing
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"compression": "zlib"}, {"checksum": True}], ids=str)
-def test_an_interrupt_at_every_place(path, options):
+def test_an_interrupt_at_every_place(scratch, options):
+    path = scratch / "scene"
     number, old = 0, np.vstack([LABELS, LABELS])
     while True:
         number += 1

@@ -21,11 +21,9 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def watched(shim, tmp_path):
+def watched(shim, tmp_path, scratch):
     """Return the environment of a process whose files in a separate folder are watched."""
-    folder = tmp_path / "watched"
-    folder.mkdir()
-    return preload.environment(shim, folder, tmp_path / "control")
+    return preload.environment(shim, scratch, tmp_path / "control")
 
 
 JOBS = {

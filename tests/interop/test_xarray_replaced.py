@@ -35,11 +35,9 @@ def found(folder):
 
 
 @pytest.fixture
-def watched(shim, tmp_path):
+def watched(shim, tmp_path, scratch):
     """Return the environment of a process whose file calls in one folder are watched."""
-    inner = tmp_path / "watched"
-    inner.mkdir()
-    return preload.environment(shim, inner, tmp_path / "control")
+    return preload.environment(shim, scratch, tmp_path / "control")
 
 
 JOBS = ["dataset, replaced", "dataset, with others", "dataset, added to", "tree, replaced"]

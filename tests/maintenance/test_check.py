@@ -18,6 +18,7 @@ import places
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scratch import new_folder
 from systems import needs_links, needs_replaced_open_files, needs_signals
 
 import extarray as xa
@@ -96,8 +97,11 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return Pair(tmp_path_factory.mktemp("whole") / "scene", checksum=True)
+def whole():
+    """Yield files that hundreds of cases restore: in memory, if there is room."""
+    folder = new_folder()
+    yield Pair(folder / "scene", checksum=True)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

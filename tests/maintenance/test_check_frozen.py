@@ -14,6 +14,7 @@ import pytest
 from frozen_chunks import all_addresses, create, freeze, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scratch import new_folder
 
 import extarray as xa
 from extarray.format.blocks import BlockKind, entry_offset
@@ -80,8 +81,11 @@ class Files:
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "checksum"])
-def whole(request, tmp_path_factory):
-    return Files(tmp_path_factory.mktemp("whole") / "scene", checksum=request.param)
+def whole(request):
+    """Yield files that hundreds of cases restore: in memory, if there is room."""
+    folder = new_folder()
+    yield Files(folder / "scene", checksum=request.param)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

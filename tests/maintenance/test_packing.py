@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
@@ -339,7 +338,7 @@ def test_hostile_bytes_give_errors_of_the_family(data, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without names are Linux's")
 @pytest.mark.parametrize("order", ["address", "hilbert"])
-def test_a_kill_leaves_nothing(order, tmp_path):
+def test_a_kill_leaves_nothing(order, tmp_path, forked):
     with xa.create(tmp_path / "a", (4, 5 << 20), "u1", chunks=(1, 1 << 20)) as a:
         a[...] = 1
     code = (
@@ -350,14 +349,10 @@ def test_a_kill_leaves_nothing(order, tmp_path):
     seen = set()
     for n in range(12):
         target = tmp_path / f"{n}.xap"
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, tmp_path / "a", target], stdout=subprocess.PIPE
-        )
-        process.stdout.readline()
-        time.sleep(0.004 * n)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        with forked.start(code, tmp_path / "a", target) as process:
+            process.stdout.readline()
+            time.sleep(0.004 * n)
+            process.kill()
         names = set(os.listdir(tmp_path)) - {"a.xmd", "a.xta", *seen}
         assert names in (set(), {target.name})
         if names:

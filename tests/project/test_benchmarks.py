@@ -242,6 +242,7 @@ def test_packed_files_have_a_table_beside_their_pairs():
     lines = bench_packed.table(12, 5, 1).splitlines()
     assert len(lines) == 2 + len(bench_packed.ACTIONS) * len(bench_packed.ENGINES)
     suite = bench_packed.Packed()
+    suite.side = 300
     suite.setup("read all", "mmap")
     assert suite.track_ratio("read all", "mmap") > 0
     suite.teardown("read all", "mmap")
@@ -262,6 +263,7 @@ def test_checksums():
     lines = bench_checksums.table(12, 5).splitlines()
     assert len(lines) == 3 + len(bench_checksums.ACTIONS) + 2
     suite = bench_checksums.Verifying()
+    suite.side = 40
     actions, verifications = suite.params
     suite.setup(actions[0], verifications[0])
     assert suite.track_time(actions[0], verifications[0]) > 0

@@ -34,10 +34,6 @@ _CYTHON_IMPORTS = re.compile(
 )
 
 
-#: Parse a text; cached, as both its definitions and its uses are asked for.
-tree = cache(ast.parse)
-
-
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name != "_"
 
@@ -66,7 +62,7 @@ def is_protocol(node: ast.AST) -> bool:
 
 def members_of_python(text: str, protocols: bool = True):
     """Yield the members that the classes of a module define, with or without protocols."""
-    left: list[tuple[ast.AST, bool]] = [(tree(text), False)]
+    left: list[tuple[ast.AST, bool]] = [(ast.parse(text), False)]
     while left:
         node, of_class = left.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -116,7 +112,7 @@ def members(room: str) -> frozenset[str]:
 
 def used_in_python(text: str):
     """Yield (line, module, name) of imports from modules, and (line, None, name) of members."""
-    for node in ast.walk(tree(text)):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute):
             yield node.lineno, None, node.attr
         elif isinstance(node, ast.ImportFrom):

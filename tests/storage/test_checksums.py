@@ -260,7 +260,8 @@ def test_doubt_is_noted_anew_after_it_could_not_be_cleared(path, monkeypatch):
     ],
     ids=["flush", "append", "extend", "shrink", "resize"],
 )
-def test_an_interrupt_at_every_place(path, change):
+def test_an_interrupt_at_every_place(scratch, change):
+    path = scratch / "scene"
     modules = (checksums, commits, file_store, growth, life, resizing)
     for number in itertools.count(1):
         with create(path, fill_value=3, overwrite=True) as a:

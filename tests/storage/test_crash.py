@@ -76,9 +76,9 @@ COMMITS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS.keys())
 @pytest.mark.parametrize("segments", [2, 64])
-def test_torn_commits(disk, tmp_path, commit, segments):
+def test_torn_commits(disk, scratch, commit, segments):
     """With 64 segments, the growth log needs new room."""
-    crashed = tmp_path / "crashed"
+    crashed = scratch / "crashed"
     with disk.array((2, 2), "i4", chunks=2, attrs={"a": 1}) as array:
         array[...] = sample("i4", (2, 2))
         array.extend(1, 1)

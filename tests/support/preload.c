@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 /* A fault is an errno or one of these. */
-enum { HALF = 1000, KILL_BEFORE, KILL_HALF, KILL_AFTER, NOTHING_DONE, WAIT, NO_SPACE, NOT_ZEROED };
+enum { HALF = 1000, KILL_BEFORE, KILL_HALF, KILL_AFTER, NOTHING_DONE, WAIT, NO_SPACE, NOT_ZEROED, LOOK };
 
 struct control {
     int64_t countdown;  /* calls until the fault; 0: none */
@@ -83,8 +83,24 @@ static void die(void) {
     for (;;) pause();
 }
 
+/* Wait until the controlling process has looked at the files. */
+static void be_seen(void) {
+    int before = errno;
+    __atomic_store_n(&control->released, 0, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&control->fired, 1, __ATOMIC_SEQ_CST);
+    while (!__atomic_load_n(&control->released, __ATOMIC_SEQ_CST)) usleep(50);
+    errno = before;
+}
+
 /* The fault that a call meets, or 0. */
 static int meet(const char *name) {
+    if (control->fault == LOOK) {
+        if (!control->countdown) return 0;
+        memset(control->name, 0, sizeof control->name);
+        strncpy(control->name, name, sizeof control->name - 1);
+        be_seen();
+        return LOOK;
+    }
     if (control->fault == NO_SPACE) {       /* every time, like a system without these calls */
         if (!control->countdown || !strstr(name, "fallocate")) return 0;
         control->fired++;
@@ -138,6 +154,7 @@ static void note_names(const char *name, const char *a, const char *b) {
 
 static void after(int fault) {
     if (fault == KILL_HALF || fault == KILL_AFTER) die();
+    if (fault == LOOK) be_seen();
 }
 
 /* -- opening and names ------------------------------------------------------------------------ */

@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +24,14 @@ import numpy as np
 __all__ = [
     "FAULTS",
     "KILLS",
+    "LOOK",
     "NOTHING_DONE",
     "NOT_ZEROED",
     "NO_SPACE",
     "WAIT",
     "Control",
     "Event",
+    "TogetherError",
     "build",
     "environment",
     "events",
@@ -47,6 +51,8 @@ WAIT = 1005
 NO_SPACE = 1006
 #: Calls that zero a range only reserve it, as GlusterFS's client does, while this is armed.
 NOT_ZEROED = 1007
+#: Each call waits before and behind its work until `looks` goes on, while this is armed.
+LOOK = 1008
 
 _CONTROL = np.dtype(
     [(name, "i8") for name in ("countdown", "fault", "fired", "quick", "log", "released")]
@@ -107,10 +113,15 @@ class Control:
         """Whether there was a fault since `fault` last armed one."""
         return bool(self._page["fired"][0])
 
+    @fired.setter
+    def fired(self, value: bool) -> None:
+        self._page["fired"] = value
+
     @contextmanager
     def fault(self, number: int, fault: int):
         """Give call `number`, counted from 1, a fault; yield a function that tells if it came."""
-        self._page["fired"] = self._page["released"] = 0
+        self.fired = False
+        self._page["released"] = 0
         self.arm(number, fault)
         try:
             yield lambda: self.fired
@@ -125,9 +136,30 @@ class Control:
         """Let the waiting call continue."""
         self._page["released"] = 1
 
+    def looks(self, pid: int, state: Callable[[], object]) -> Iterator[tuple[str, object]]:
+        """Yield name and state before and behind each call of a child, which meets `LOOK`."""
+        seen = 0
+        while not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            fired = int(self._page["fired"][0])
+            if fired == seen:
+                time.sleep(0.00005)
+                continue
+            if fired != seen + 1:
+                raise TogetherError
+            seen = fired
+            # The looks of this process must not wait for themselves.
+            self._page["countdown"] = 0
+            yield self.name, state()
+            self._page["countdown"] = 1
+            self.release()
+
     def record(self, log: int) -> None:
         """Record calls that change files to a descriptor (-1: stop)."""
         self._page["log"] = log
+
+
+class TogetherError(Exception):
+    """Several threads call the system, in an order that changes."""
 
 
 @dataclass
