@@ -29,7 +29,7 @@ def fancy(scale: Scale) -> Group:
     ]
     few = {"half the rows, any order": rows, "mask, 1% true": mask(0.01)}
     selections = few | {
-        "mask, half true": mask(0.5),
+        "mask, a tenth true": mask(0.1),
         f"{scale.points:,} points": points(scale.points),
     }
     return Group(

@@ -10,68 +10,24 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "_lines.h"
 #include "_transpose.h"
 
 enum {
     XA_MAX_NDIM = 32,
-    XA_STREAMED = 192,      /* bytes of a row from which stores bypass the caches */
     XA_LINES = 48           /* cache lines that are prefetched */
 };
 
-/* Stores past the caches, for results too large to stay there: a plain store first reads the line
- * that it overwrites.  `d` is aligned to a 64-byte line, `n` a multiple of 64; `ahead` is the
- * offset of a later source row to prefetch. */
-#if defined(__x86_64__)
-static inline void xa_stream_lines_sse2(char *d, const char *s, xa_index n, xa_index ahead)
-{
-    for (; n >= 64; n -= 64, d += 64, s += 64) {
-        _mm_prefetch(s + ahead, _MM_HINT_T0);
-        __m128i a = _mm_loadu_si128((const __m128i *) s);
-        __m128i b = _mm_loadu_si128((const __m128i *) (s + 16));
-        __m128i c = _mm_loadu_si128((const __m128i *) (s + 32));
-        __m128i e = _mm_loadu_si128((const __m128i *) (s + 48));
-        _mm_stream_si128((__m128i *) d, a);
-        _mm_stream_si128((__m128i *) (d + 16), b);
-        _mm_stream_si128((__m128i *) (d + 32), c);
-        _mm_stream_si128((__m128i *) (d + 48), e);
-    }
-}
-
-__attribute__((target("avx512f")))
-static void xa_stream_lines_avx512(char *d, const char *s, xa_index n, xa_index ahead)
-{
-    for (; n >= 64; n -= 64, d += 64, s += 64) {
-        _mm_prefetch(s + ahead, _MM_HINT_T0);
-        _mm512_stream_si512((__m512i *) d, _mm512_loadu_si512((const void *) s));
-    }
-}
-
-static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index ahead)
-{
-    if (__builtin_cpu_supports("avx512f")) xa_stream_lines_avx512(d, s, n, ahead);
-    else xa_stream_lines_sse2(d, s, n, ahead);
-}
-
-/* Only a fence orders streaming stores with later ones. */
-static inline void xa_stream_end(void) { _mm_sfence(); }
-
 /* Whether to assemble rows from a row of chunks line by line.  Measured: saves a third of the time
  * on Intel's processors; AMD's lose as much, and go chunk by chunk. */
-static inline int xa_reads_by_rows(void) { return __builtin_cpu_is("intel"); }
-#else
-static inline void xa_stream_lines(char *d, const char *s, xa_index n, xa_index ahead)
+static inline int xa_reads_by_rows(void)
 {
-    (void) ahead;
-    memcpy(d, s, (size_t) n);
-}
-static inline void xa_stream_end(void) {}
-static inline int xa_reads_by_rows(void) { return 0; }
+#if defined(__x86_64__)
+    return __builtin_cpu_is("intel");
+#else
+    return 0;
 #endif
+}
 
 /* A row in pieces, one from each chunk of a row of chunks.  Lines at the joints are assembled
  * first, so that each line inside the row is stored once and whole. */
@@ -111,20 +67,6 @@ static inline void xa_row_put(xa_row_writer *w, const char *s, xa_index n, xa_in
     w->at += lines; s += lines; n -= lines;
     memcpy(w->line, s, (size_t) n);
     w->held = (int) n; w->from = 0; w->at += n;
-}
-
-/* One row of one piece, past the caches. */
-static inline void xa_stream_row(char *d, const char *s, xa_index n, xa_index ahead)
-{
-    if (n >= XA_STREAMED) {
-        xa_index head = (xa_index) ((64 - ((uintptr_t) d & 63)) & 63), lines;
-        memcpy(d, s, (size_t) head);
-        d += head; s += head; n -= head;
-        lines = n & ~(xa_index) 63;
-        xa_stream_lines(d, s, lines, ahead);
-        d += lines; s += lines; n -= lines;
-    }
-    memcpy(d, s, (size_t) n);
 }
 
 /* Prefetch rows of scattered elements some rows early: the processor's own prefetching stops at the

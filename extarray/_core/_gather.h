@@ -382,22 +382,22 @@ static inline void xa_move_all(char *chunk, char *user, const xa_list *l, const 
 #undef XA_ANY_USER
 }
 
-/* The same for elements that are runs of bytes, each copied while the next one is prefetched on both
- * sides. */
+/* The same for elements that are runs of bytes, each copied while the next one is prefetched: on both
+ * sides, or with `stream`, where stores bypass the caches, at the source. */
 static inline void xa_move_runs(char *chunk, char *user, const xa_list *l, const uint64_t *entry,
-                                int64_t n, int64_t size, int write)
+                                int64_t n, int64_t size, int write, int stream)
 {
     char *c = chunk + xa_place_of(l, entry[0]), *u = user + xa_user_of(l, entry[0]);
     for (int64_t i = 1; i <= n; i++) {
-        char *const at = c, *const to = u;
+        char *const target = write ? c : u, *const source = write ? u : c;
         if (i < n) {
             c = chunk + xa_place_of(l, entry[i]);
             u = user + xa_user_of(l, entry[i]);
-            xa_ask_run(c, size);
-            xa_ask_run(u, size);
+            if (!stream || !write) xa_ask_run(c, size);
+            if (!stream || write) xa_ask_run(u, size);
         }
-        if (write) xa_copy_lines(at, 0, to, 0, size, 1);
-        else xa_copy_lines(to, 0, at, 0, size, 1);
+        if (stream) xa_stream_row(target, source, size, 0);
+        else xa_copy_lines(target, 0, source, 0, size, 1);
     }
 }
 
@@ -405,11 +405,11 @@ static inline void xa_move_runs(char *chunk, char *user, const xa_list *l, const
  * they are read: the processor looks only some ten elements ahead, so that they would wait for each
  * other. */
 static inline void xa_move(char *chunk, char *user, const xa_list *l, const uint64_t *entry, int64_t n,
-                           int64_t size, int write, int sparse)
+                           int64_t size, int write, int sparse, int stream)
 {
     int64_t asked = 0;
     if (size >= XA_LEAST_RUN) {
-        xa_move_runs(chunk, user, l, entry, n, size, write);
+        xa_move_runs(chunk, user, l, entry, n, size, write, stream && size >= XA_STREAMED);
         return;
     }
     if (write || !sparse) {

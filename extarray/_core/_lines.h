@@ -1,4 +1,5 @@
-/* Copying short rows of bytes, in the widest registers of the processor that runs the program.
+/* Copying rows of bytes: short ones in the widest registers of the processor that runs the program,
+ * and those of large results past its caches.
  *
  * Neither side need be aligned.
  */
@@ -13,6 +14,7 @@
 #endif
 
 enum {
+    XA_STREAMED = 192,      /* bytes of a row from which stores bypass the caches */
     XA_SHORT_ROW = 2048,    /* bytes up to which a row is copied here, not by memcpy */
     XA_RUN_LINES = 16       /* lines of a run that are prefetched: then the processor goes on */
 };
@@ -92,6 +94,65 @@ static inline void xa_copy_pieces(char *user, int64_t user_next, char *const *ch
     else
 #endif
     xa_copy_pieces_16(user, user_next, chunk, offset, next, bytes, n_pieces, rows, write);
+}
+
+/* Stores past the caches, for results too large to stay there: a plain store first reads the line
+ * that it overwrites.  `d` is aligned to a 64-byte line, `n` a multiple of 64; `ahead` is the
+ * offset of a later source row to prefetch. */
+#if defined(__x86_64__)
+static inline void xa_stream_lines_sse2(char *d, const char *s, int64_t n, int64_t ahead)
+{
+    for (; n >= 64; n -= 64, d += 64, s += 64) {
+        _mm_prefetch(s + ahead, _MM_HINT_T0);
+        __m128i a = _mm_loadu_si128((const __m128i *) s);
+        __m128i b = _mm_loadu_si128((const __m128i *) (s + 16));
+        __m128i c = _mm_loadu_si128((const __m128i *) (s + 32));
+        __m128i e = _mm_loadu_si128((const __m128i *) (s + 48));
+        _mm_stream_si128((__m128i *) d, a);
+        _mm_stream_si128((__m128i *) (d + 16), b);
+        _mm_stream_si128((__m128i *) (d + 32), c);
+        _mm_stream_si128((__m128i *) (d + 48), e);
+    }
+}
+
+__attribute__((target("avx512f")))
+static void xa_stream_lines_avx512(char *d, const char *s, int64_t n, int64_t ahead)
+{
+    for (; n >= 64; n -= 64, d += 64, s += 64) {
+        _mm_prefetch(s + ahead, _MM_HINT_T0);
+        _mm512_stream_si512((__m512i *) d, _mm512_loadu_si512((const void *) s));
+    }
+}
+
+static inline void xa_stream_lines(char *d, const char *s, int64_t n, int64_t ahead)
+{
+    if (__builtin_cpu_supports("avx512f")) xa_stream_lines_avx512(d, s, n, ahead);
+    else xa_stream_lines_sse2(d, s, n, ahead);
+}
+
+/* Only a fence orders streaming stores with later ones. */
+static inline void xa_stream_end(void) { _mm_sfence(); }
+#else
+static inline void xa_stream_lines(char *d, const char *s, int64_t n, int64_t ahead)
+{
+    (void) ahead;
+    memcpy(d, s, (size_t) n);
+}
+static inline void xa_stream_end(void) {}
+#endif
+
+/* One row of bytes, past the caches. */
+static inline void xa_stream_row(char *d, const char *s, int64_t n, int64_t ahead)
+{
+    if (n >= XA_STREAMED) {
+        int64_t head = (int64_t) ((64 - ((uintptr_t) d & 63)) & 63), lines;
+        memcpy(d, s, (size_t) head);
+        d += head; s += head; n -= head;
+        lines = n & ~(int64_t) 63;
+        xa_stream_lines(d, s, lines, ahead);
+        d += lines; s += lines; n -= lines;
+    }
+    memcpy(d, s, (size_t) n);
 }
 
 /* Prefetch the first lines of a run of `n` bytes: the processor's own prefetching begins anew in

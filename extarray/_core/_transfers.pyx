@@ -526,7 +526,7 @@ cdef class Transfers(ArrayState):
         q.sieves = False
         q.ahead = NULL
         q.gap = GAP_BYTES
-        q.stream = not write and size >= STREAM_BYTES
+        q.stream = size >= STREAM_BYTES
         for factor in query.factors:
             tables.add(factor, (<object> values).strides)
         total = tables.n_combinations()

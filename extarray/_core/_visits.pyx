@@ -25,7 +25,7 @@ cdef extern from "_gather.h":
     void *xa_table(size_t n, size_t size) noexcept nogil
     int xa_sort(int64_t **keys, uint64_t **entries, int64_t n, int bits) noexcept nogil
     void xa_move(char *chunk, char *user, const list_t *l, const uint64_t *entry, int64_t n,
-                 int64_t size, int write, int sparse) noexcept nogil
+                 int64_t size, int write, int sparse, int stream) noexcept nogil
     void xa_move_placed(char *chunk, char *user, const list_t *l, const uint64_t *entry, int64_t n,
                         int64_t size, int write, const int64_t *table, int64_t pitch) noexcept nogil
 
@@ -84,6 +84,7 @@ cdef struct visit_t:
     int depth
     loop_t loop[MAX_NDIM]
     item_t kind
+    bint stream                 # stores may bypass the caches
     index_t size                # bytes that are moved at once
     char *chunk                 # memory of the chunk, or of its staged part
     index_t offset              # place of the chunk, or of its staged part
@@ -104,15 +105,15 @@ cdef int do_item(const visit_t *v, index_t at, char *user) noexcept nogil:
     if v.kind == BLOCK:
         if q.write:
             copy_block(v.chunk + at, v.block_at_step, user, v.block_user_step, v.block_count,
-                       v.block_ndim, v.size, False)
+                       v.block_ndim, v.size, v.stream)
         else:
             copy_block(user, v.block_user_step, v.chunk + at, v.block_at_step, v.block_count,
-                       v.block_ndim, v.size, q.stream)
+                       v.block_ndim, v.size, v.stream)
         return 0
     if v.kind == LIST:
         xa_move(
             v.chunk + at, user, v.list, v.entries, v.n_entries, v.size, q.write,
-            v.n_entries < L.chunk_bytes // LINE)
+            v.n_entries < L.chunk_bytes // LINE, v.stream)
         return 0
     if v.kind == PLACED:
         xa_move_placed(
@@ -160,6 +161,7 @@ cdef int visit(const query_t *q, worker_t *w, index_t address, index_t number) n
     cdef int k, failure
     v.query = q
     v.depth = 0
+    v.stream = q.stream
     v.size = q.size
     v.offset = place_of(L, address)
     decode(q, number, chosen)
@@ -349,6 +351,7 @@ cdef int through_file(
     v.chunk = stage_of(w, span)
     if v.chunk == NULL:
         return ENOMEM
+    v.stream = v.stream and not q.write     # what is staged is needed soon
     if L.place == NULL:
         at -= low
     v.offset += low

@@ -245,6 +245,22 @@ def test_rows_across_many_chunks(factory, width, sparse):
             assert_same(array[...], expected)
 
 
+@pytest.mark.parametrize("chunks", [(64, 96), (20, 1100), (3, 5)])
+def test_large_lists_of_rows(factory, chunks):
+    """Rows of a list are runs, which bypass the caches if they are long, or blocks of few bytes."""
+    shape = (2000, 1100)
+    expected = sample("f8", shape)
+    rows = np.random.default_rng(0).permutation(2000)[:1500]
+    rows[700:703] = rows[:3]  # the last one counts in writes
+    with factory.array(shape, "f8", chunks=chunks) as array:
+        array[...] = expected
+        assert_same(array[rows], expected[rows])
+        values = expected[rows][::-1].copy()
+        array[rows] = values
+        expected[rows] = values
+        assert_same(array[...], expected)
+
+
 @pytest.mark.invariant("I12")
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("order", "CF")
