@@ -912,7 +912,8 @@ cdef int run(const job_t *job, const int *low, const int *high) noexcept nogil:
     if goes_by_rows(job):
         failure = run_rows(job, &w, low, high)
         free(w.stage)
-        xa_stream_end()
+        if job.stream:
+            xa_stream_end()
         return failure
     asks = moves_runs(job, low)
     while True:
