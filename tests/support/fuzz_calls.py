@@ -357,7 +357,7 @@ def grow_one(dice: Dice, pairs, folder: Path) -> str:
         array[...] = model
         for _ in range(dice.below(6)):
             axis = dice.below(len(shape)) if shape and dice.flag() else anything(dice)
-            by = dice.below(5) if dice.flag() else anything(dice)
+            by = dice.below(5) if dice.flag() else size(dice, path)
             side = dice.pick(["end", "start", "end", "middle", None])
             kept = array.shape
             with contextlib.suppress(xa.ExtArrayError):
@@ -369,9 +369,9 @@ def grow_one(dice: Dice, pairs, folder: Path) -> str:
                 elif kind == 2:
                     array.shrink(axis, by, side)
                 elif kind == 3:
-                    array.resize(anything(dice), *([axis] if dice.flag() else []))
+                    array.resize(size(dice, path), *([axis] if dice.flag() else []))
                 elif kind == 4:
-                    array.reserve(anything(dice))
+                    array.reserve(size(dice, path))
                 else:
                     next(array.follow(axis, timeout=0), None)
                 kept = array.shape
@@ -379,6 +379,18 @@ def grow_one(dice: Dice, pairs, folder: Path) -> str:
             if array.nbytes <= MOST:
                 assert array[...].shape == array.shape
     return "grown"
+
+
+def size(dice: Dice, path: Path | None):
+    """Return anything, but no sizes that take hundreds of megabytes: only those of files have
+    limits."""
+
+    def affordable(x, most):
+        if isinstance(x, (list, tuple)):
+            return type(x)(affordable(y, 1 << 8) for y in x)
+        return x % most if path is None and isinstance(x, int) and most < x < 1 << 40 else x
+
+    return affordable(anything(dice), MOST)
 
 
 def append(array, values, axis, side) -> None:
