@@ -39,7 +39,7 @@ From the top down; each module uses only modules below it:
     The kernels of a transfer, without the GIL.  ``prepare`` cuts a selection into pieces, one per
     chunk along each axis; ``run`` walks boxes of chunks with affine addresses and moves the bytes,
     through a mapping or by pread and pwrite.  ``_block.h``, which only this module includes, copies
-    one strided block, and ``_lines.h``, for it and ``_gather.h``, short rows of bytes.
+    one strided block, and ``_lines.h``, for it and ``_gather.h``, rows of bytes.
 ``_axial``
     `Axial`: the Python interface of an array's axial vectors: addresses and indices, one at a time
     and vectorised.

@@ -767,9 +767,9 @@ cdef bint has_long_rows(const job_t *job) noexcept nogil:
     if n < ROWS_CHUNKS or job.step[last] != 1 or (
             (end.position + end.count) * L.itemsize < n * ROWS_BYTES):
         return False
-    for i in range(1, L.ndim):
+    for i in range(L.ndim):
         j = L.fast_to_slow[i]
-        if job.pieces[j][0].count > 1:
+        if j != last and job.pieces[j][0].count > 1:
             return L.stride[j] * job.step[j] <= ROWS_APART
     return True
 

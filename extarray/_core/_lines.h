@@ -20,8 +20,8 @@ enum {
 };
 
 /* Rows are copied in registers of WIDTH bytes, the last of which ends at the row's end: a call of
- * memcpy takes as long as copying a short row.  Functions are aligned, because so short a loop is
- * slower across two cache lines.
+ * memcpy takes as long as copying a short row.  Functions are aligned and not inlined, because so
+ * short a loop is slower across two cache lines.
  *
  * xa_copy_lines: `rows` rows of `n` bytes, at least WIDTH.
  * xa_copy_pieces: `rows` rows that are contiguous in the user's memory and cut into pieces, one in
@@ -35,13 +35,14 @@ enum {
     } while (0)
 #define XA_DEFINE_COPY_LINES(WIDTH, TARGET)                                                       \
 typedef char xa_register_##WIDTH __attribute__((vector_size(WIDTH), aligned(1), may_alias));      \
-__attribute__((aligned(64))) TARGET                                                               \
+__attribute__((aligned(64), noinline)) TARGET                                                     \
 static void xa_copy_lines_##WIDTH(char *d, int64_t d_next, const char *s, int64_t s_next,         \
                                   int64_t n, int64_t rows)                                        \
 {                                                                                                 \
     for (; rows > 0; rows--, d += d_next, s += s_next) XA_COPY_LINE(WIDTH, d, s, n);              \
-}                                                                                                 \
-__attribute__((aligned(64))) TARGET                                                               \
+}
+#define XA_DEFINE_COPY_PIECES(WIDTH, TARGET)                                                      \
+__attribute__((aligned(64), noinline)) TARGET                                                     \
 static void xa_copy_pieces_##WIDTH(char *user, int64_t user_next, char *const *chunk,             \
                                    int64_t offset, int64_t next, const int64_t *bytes,            \
                                    int n_pieces, int64_t rows, int write)                         \
@@ -60,9 +61,12 @@ static void xa_copy_pieces_##WIDTH(char *user, int64_t user_next, char *const *c
     }                                                                                             \
 }
 XA_DEFINE_COPY_LINES(16, )
+XA_DEFINE_COPY_PIECES(16, )
 #if defined(__x86_64__)
 XA_DEFINE_COPY_LINES(32, __attribute__((target("avx2"))))
 XA_DEFINE_COPY_LINES(64, __attribute__((target("avx512f"))))
+XA_DEFINE_COPY_PIECES(32, __attribute__((target("avx2"))))
+XA_DEFINE_COPY_PIECES(64, __attribute__((target("avx512f"))))
 #endif
 
 static inline void xa_copy_lines(char *d, int64_t d_next, const char *s, int64_t s_next, int64_t n,

@@ -133,7 +133,7 @@ class ExtArray(ArrayCore, NumpyMixin):
         engine: str = "auto",
         overwrite: bool = False,
         durability: str = "flush",
-        growth: int = 0,
+        growth: int = 0,  # `EXACT`, of a module that is imported later
         hidden: bool = False,
         like: tuple[str, str] | None = None,
     ) -> Self:

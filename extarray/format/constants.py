@@ -28,6 +28,7 @@ __all__ = [
     "SPARED_AT",
     "SPARED_SLOTS",
     "SUMS_AT",
+    "SUPERBLOCKS_AT",
     "TAG",
 ]
 
@@ -59,6 +60,11 @@ SUMS_AT = 3 * CELL
 SPARED_AT = BLOCK
 DIRECTORY_AT = SPARED_AT + len(SPARED_SLOTS) * CELL
 COPY_AT = 2 * BLOCK
+# The offset of each superblock, by its slot.
+SUPERBLOCKS_AT = (
+    *(number * CELL for number in range(len(LIVE_SLOTS))),
+    *(SPARED_AT + number * CELL for number in range(len(SPARED_SLOTS))),
+)
 # In the cell of counters: the number of cuts, that of freezes, the note, and behind it the files
 # written to.
 CUTS_BYTES = 8

@@ -13,7 +13,6 @@ from extarray.common.errors import CorruptError, FormatError, TruncatedError, Ve
 from extarray.format._crc import crc32c
 from extarray.format.constants import (
     BLOCK,
-    CELL,
     CHECKSUM,
     COPY_AT,
     COUNTERS_AT,
@@ -21,12 +20,11 @@ from extarray.format.constants import (
     FREEZES_AT,
     HOLDER_AT,
     HOLDER_BYTES,
-    LIVE_SLOTS,
     SEAL_BYTES,
     SEAL_MAGIC,
     SECTOR,
-    SPARED_AT,
     SUMS_AT,
+    SUPERBLOCKS_AT,
 )
 from extarray.format.dtypes import decode_dtype, encode_dtype
 
@@ -212,9 +210,7 @@ class Header(NamedTuple):
 
     def superblock_offset(self, slot: int) -> int:
         """Return the offset of a superblock."""
-        if slot < len(LIVE_SLOTS):
-            return self.header_bytes + slot * CELL
-        return self.header_bytes + SPARED_AT + (slot - len(LIVE_SLOTS)) * CELL
+        return self.header_bytes + SUPERBLOCKS_AT[slot]
 
 
 def encode_header(header: Header) -> bytes:

@@ -30,6 +30,8 @@ EXTENT_HEAD_BYTES = 16
 _FIRST_EXTENT = 8  # records
 _RECORD_BODIES = [struct.Struct(f"<BBH{ndim}q") for ndim in range(33)]
 _EXTENT_HEAD = struct.Struct("<QII")
+# Offsets in a record, as `_record_type` has them.
+_SIDE_AT, _AXIS_AT, _GRID_AT = 4, 5, 8
 
 
 @functools.cache
@@ -41,7 +43,7 @@ def _record_type(ndim: int) -> np.dtype[Any]:
 
 def record_bytes(ndim: int) -> int:
     """Return the bytes of a record of the growth log."""
-    return 8 + 8 * ndim
+    return _GRID_AT + 8 * ndim
 
 
 def encode_record(axis: int, side: int, grid: tuple[int, ...], uuid: bytes) -> bytes:
@@ -58,7 +60,7 @@ def check_records(rows: np.ndarray[Any, Any], uuid: bytes, first: int) -> None:
     wrong = crc32c_first_wrong(rows, crc32c(uuid))
     if wrong < len(rows):
         raise CorruptError(f"record {first + wrong} of the growth log is damaged")
-    if rows[:, 4].max(initial=0) > 1:
+    if rows[:, _SIDE_AT].max(initial=0) > 1:
         raise CorruptError("the growth log has a record of an unknown kind")
 
 
@@ -66,7 +68,7 @@ def decode_records(
     rows: np.ndarray[Any, Any],
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Return axes, sides and grids of checked records, as views of the rows."""
-    return rows[:, 5], rows[:, 4], rows[:, 8:].view("<i8")
+    return rows[:, _AXIS_AT], rows[:, _SIDE_AT], rows[:, _GRID_AT:].view("<i8")
 
 
 def pack_records(

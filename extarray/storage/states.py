@@ -39,13 +39,12 @@ from extarray.format.blocks import (
 from extarray.format.constants import (
     BEGUN_SLOT,
     BLOCK,
-    CELL,
     DIRECTORY_AT,
     LIVE_SLOTS,
     PENDING_SLOTS,
     SEAL_BYTES,
-    SPARED_AT,
     SPARED_SLOTS,
+    SUPERBLOCKS_AT,
 )
 from extarray.format.groups import Pending, decode_pending
 from extarray.format.header import Header, decode_seal
@@ -92,9 +91,6 @@ _later = LazyImports({"extarray.grid.address_runs": "segment_boxes"})
 
 # Reads before a state counts as damaged: a reader may meet a half-written commit.
 ATTEMPTS = 100
-# Offsets of superblocks from the first one.
-_SLOTS_AT = [number * CELL for number in LIVE_SLOTS]
-_SLOTS_AT += [SPARED_AT + number * CELL for number in range(len(SPARED_SLOTS))]
 # Offsets of the two pending states in their block, and the length that covers their numbers.
 _PENDING_OFFSETS = [number * BLOCK for number in range(len(PENDING_SLOTS))]
 _PENDING_HEADS = _PENDING_OFFSETS[-1] + 16
@@ -191,16 +187,16 @@ class StateReader:
         """Return slots and whole superblocks, newest first; ties stay in slot order."""
         header = self.pair.header
         first = min(slots)
-        length = _SLOTS_AT[max(slots)] + superblock_bytes(header.ndim) - _SLOTS_AT[first]
+        length = SUPERBLOCKS_AT[max(slots)] + superblock_bytes(header.ndim) - SUPERBLOCKS_AT[first]
         data = self.pair.metadata.read(length, header.superblock_offset(first))
         return self.decode_superblocks(data, slots)
 
     def decode_superblocks(self, data: bytes, slots: Sequence[int]) -> list[tuple[int, Superblock]]:
         """Return slots and superblocks from bytes read at the first slot, newest first."""
-        ndim, first = self.pair.header.ndim, _SLOTS_AT[min(slots)]
+        ndim, first = self.pair.header.ndim, SUPERBLOCKS_AT[min(slots)]
         found = []
         for slot in slots:
-            block = decode_superblock(data[_SLOTS_AT[slot] - first :], ndim)
+            block = decode_superblock(data[SUPERBLOCKS_AT[slot] - first :], ndim)
             if block is not None:
                 found.append((slot, block))
         return sorted(found, key=lambda pair: pair[1].sequence, reverse=True)
@@ -231,7 +227,7 @@ class StateReader:
         data = pair.metadata.read(
             DIRECTORY_AT + DIRECTORY_BYTES, pair.header.superblock_offset(LIVE_SLOTS[0])
         )
-        newest = latest_sequence(data, _SLOTS_AT[len(LIVE_SLOTS) :])
+        newest = latest_sequence(data, SUPERBLOCKS_AT[len(LIVE_SLOTS) :])
         blocks = pair.decode_blocks(data[DIRECTORY_AT:])
         if BlockKind.GROUP in blocks:
             newest = max(newest, self._newest_pending(blocks[BlockKind.GROUP]))
